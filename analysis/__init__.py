@@ -1,0 +1,1 @@
+"""Frames in context: what a single message cannot show. Imports ``dissector``; never imported by it."""
