@@ -1,0 +1,71 @@
+"""What single frames give away about the dialect, the release and the program at the other end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dissector.spec.model import UNRELEASED, Dialect, Release
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A request of one extras length (and version byte), and what it proves."""
+
+    opcode: int
+    extras: int
+    dialect: Dialect | None = None
+    version: int | None = None
+    since: Release | None = None
+    until: Release | None = None
+
+
+#: The first form with a dialect decides; later ones that disagree are contradictions. The 31-byte mutation decides
+#: nothing: it was sent from 2014-01-21 on, before the marker had a range and after.
+FORMS: tuple[Form, ...] = (
+    Form(0x53, 40, Dialect.UPR),
+    Form(0x56, 0, Dialect.UPR),
+    Form(0x57, 28, Dialect.UPR),
+    Form(0x57, 30, Dialect.UPR),
+    Form(0x53, 48, Dialect.DCP, since=Release(3)),
+    Form(0x56, 20, Dialect.DCP, since=Release(3)),
+    Form(0x56, 1, Dialect.DCP, 0, Release(6, 5)),
+    Form(0x56, 1, Dialect.DCP, 1, Release(7), Release(7, 6)),
+    Form(0x56, 1, Dialect.DCP, 2, Release(8)),
+    Form(0x57, 32, Dialect.DCP, since=Release(5), until=Release(6)),
+    Form(0x58, 19, Dialect.DCP, since=Release(5), until=Release(6)),
+    Form(0x58, 21, Dialect.DCP, since=Release(5, 5)),
+    Form(0x59, 20, Dialect.DCP, since=Release(6, 5)),
+    Form(0x60, 31, Dialect.DCP, since=Release(6, 5)),
+    Form(0x61, 8, Dialect.DCP, since=Release(6, 5)),
+    Form(0x62, 16, Dialect.DCP, since=Release(6, 5)),
+    Form(0x63, 16, Dialect.DCP, since=Release(6, 5)),
+    Form(0x64, 8, Dialect.DCP, since=Release(7)),
+    Form(0x65, 4, Dialect.DCP, since=Release(7)),
+    Form(0x66, 0, Dialect.DCP, since=UNRELEASED),
+    Form(0x67, 0, Dialect.DCP, since=UNRELEASED),
+)
+
+#: One well-formed request of these opcodes makes a connection UPR; of any other a second frame is needed.
+DECISIVE_OPCODES = frozenset((0x50, 0x53, 0x56, 0x57))
+
+#: Flexible framing came with this release.
+FLEXIBLE_SINCE = Release(6, 5)
+#: The open flag include_delete_times came with this release.
+DELETE_TIMES_SINCE = Release(5, 5)
+
+#: Servers number their no-ops from here, little-endian.
+NOOP_COUNTERS: tuple[tuple[int, int, str], ...] = (
+    (1_000_000, 1_999_999, "no-op opaque of a 3.0.0 server"),
+    (10_000_000, 19_999_999, "no-op opaque of a server later than 3.0.0"),
+)
+
+#: couchbase/gomemcached starts the opaques of its opens with these bytes.
+GOMEMCACHED_OPEN = bytes.fromhex("beaf")
+
+#: A kv_engine consumer sends its controls in this order.
+KV_ENGINE_CONTROLS = (b"enable_noop", b"set_noop_interval", b"set_priority", b"supports_cursor_dropping_vulcan")
+
+#: A SET has this extras length and a key; the draft's requests do not (they share the opcode 0x01).
+SET_EXTRAS = 8
+#: The draft's answers, and its stream messages: no DELETE response has a key.
+DRAFT_RESPONSE, DRAFT_STREAM_MESSAGE = 0x02, 0x04

@@ -1,0 +1,282 @@
+"""The neighbours: memcached commands that share a connection or a capture with UPR.
+
+Commands that matter for reading a capture have their layouts; the others are known by name and not judged.
+"""
+
+from __future__ import annotations
+
+from dissector.spec import enums, fields
+from dissector.spec.model import (
+    HEADER_ONLY,
+    Body,
+    Dialect,
+    Field,
+    KeyRole,
+    Kind,
+    Layout,
+    Message,
+    Party,
+    Presence,
+    Release,
+    Shape,
+)
+
+_MUST, _MAY = Presence.MUST, Presence.MAY
+_ANY = Shape(layouts=(), key=_MAY, value=_MAY)
+
+
+def _command(
+    opcode: int,
+    name: str,
+    doc: str = "",
+    request: Shape = _ANY,
+    success: Shape = _ANY,
+    *,
+    more: tuple[tuple[int, Shape], ...] = (),
+    constant: str = "",
+    server_push: bool = False,
+    since: Release | None = None,
+) -> Message:
+    return Message(
+        Dialect.MEMCACHED,
+        opcode,
+        name,
+        constant or name.upper(),
+        Party.SERVER if server_push else Party.CLIENT,
+        Party.CLIENT if server_push else Party.SERVER,
+        doc or f"The memcached command {constant or name.upper()}.",
+        "memcached",
+        request=request,
+        responses=((enums.SUCCESS, success), *more),
+        server_push=server_push,
+        since=since,
+    )
+
+
+_KEYED = Shape(layouts=(), key=_MUST, value=_MAY, key_role=KeyRole.DOCUMENT)
+_MUTATION_TOKEN = (
+    fields.uuid("vbucket_uuid", "history branch of the change"),
+    fields.seqno("seqno", "seqno of the change"),
+)
+_STORED = Shape(layouts=(HEADER_ONLY, Layout("with mutation seqno", extras=_MUTATION_TOKEN)), value=_MAY)
+_FOUND = Shape(
+    layouts=(Layout("found", extras=(fields.ITEM_FLAGS,)),),
+    key=_MAY,
+    value=_MAY,
+    body=Body.DOCUMENT,
+    key_role=KeyRole.DOCUMENT,
+)
+_STORE = Shape(
+    layouts=(Layout("store", extras=(fields.ITEM_FLAGS, fields.EXPIRATION)),),
+    key=_MUST,
+    value=_MAY,
+    body=Body.DOCUMENT,
+    key_role=KeyRole.DOCUMENT,
+)
+_COUNT = Shape(
+    layouts=(
+        Layout(
+            "arithmetic",
+            extras=(
+                Field("delta", Kind.U64, "how much to add"),
+                Field("initial", Kind.U64, "where to start a new counter"),
+                fields.EXPIRATION,
+            ),
+        ),
+    ),
+    key=_MUST,
+    key_role=KeyRole.DOCUMENT,
+)
+_BY_KEY = Shape(key=_MUST, key_role=KeyRole.DOCUMENT)
+_SASL = Shape(key=_MAY, value=_MAY, body=Body.SECRET)
+_SASL_MORE = ((enums.AUTH_CONTINUE, _SASL),)
+_FEATURE_LIST = Shape(value=_MAY, body=Body.FEATURES)
+_STATE = Field("vbucket_state", Kind.U8, "the state to take", enums.VBUCKET_STATES)
+_STATE_WORD = Field("vbucket_state", Kind.U32, "the state to take", enums.VBUCKET_STATES)
+
+MESSAGES: tuple[Message, ...] = (
+    _command(0x00, "get", "Reads a document.", _BY_KEY, _FOUND),
+    _command(0x01, "set", "Writes a document.", _STORE, _STORED),
+    _command(0x02, "add", "Writes a document that is not there yet.", _STORE, _STORED),
+    _command(0x03, "replace", "Writes a document that is there already.", _STORE, _STORED),
+    _command(0x04, "delete", "Deletes a document.", _BY_KEY, _STORED),
+    _command(0x05, "increment", "Adds to a counter.", _COUNT, _STORED),
+    _command(0x06, "decrement", "Subtracts from a counter.", _COUNT, _STORED),
+    _command(0x07, "quit"),
+    _command(0x08, "kv_flush", constant="FLUSH"),
+    _command(0x09, "getq", "Reads a document, silent on a miss.", _BY_KEY, _FOUND),
+    _command(0x0A, "kv_noop", "Does nothing, and says so.", Shape(), Shape(), constant="NOOP"),
+    _command(0x0B, "version", "Asks for the server's version.", Shape(), Shape(value=_MUST, body=Body.TEXT)),
+    _command(0x0C, "getk", request=_BY_KEY, success=_FOUND),
+    _command(0x0D, "getkq", request=_BY_KEY, success=_FOUND),
+    _command(0x0E, "append", request=_KEYED, success=_STORED),
+    _command(0x0F, "prepend", request=_KEYED, success=_STORED),
+    _command(
+        0x10,
+        "stat",
+        "Asks for counters; around UPR: dcp, dcp-vbtakeover, vbucket-seqno, failovers.",
+        Shape(layouts=(), key=_MAY, value=_MAY),
+        Shape(key=_MAY, value=_MAY, body=Body.TEXT),
+    ),
+    _command(0x11, "setq", request=_STORE, success=_STORED),
+    _command(0x12, "addq", request=_STORE, success=_STORED),
+    _command(0x13, "replaceq", request=_STORE, success=_STORED),
+    _command(0x14, "deleteq", request=_BY_KEY, success=_STORED),
+    _command(0x15, "incrementq", request=_COUNT, success=_STORED),
+    _command(0x16, "decrementq", request=_COUNT, success=_STORED),
+    _command(0x17, "quitq"),
+    _command(0x18, "flushq"),
+    _command(0x19, "appendq", request=_KEYED, success=_STORED),
+    _command(0x1A, "prependq", request=_KEYED, success=_STORED),
+    _command(0x1B, "verbosity"),
+    _command(0x1C, "touch"),
+    _command(0x1D, "gat"),
+    _command(0x1E, "gatq"),
+    _command(
+        0x1F,
+        "hello",
+        "Negotiates features: the key is the agent's name, the value the features asked for; the answer lists those "
+        "granted.",
+        Shape(key=_MAY, value=_MAY, body=Body.FEATURES),
+        _FEATURE_LIST,
+    ),
+    _command(0x20, "sasl_list_mechs", "Asks for the SASL mechanisms.", Shape(), Shape(value=_MAY, body=Body.TEXT)),
+    _command(0x21, "sasl_auth", "Starts a log-in; the key is the mechanism.", _SASL, _SASL, more=_SASL_MORE),
+    _command(0x22, "sasl_step", "Goes on with a log-in.", _SASL, _SASL, more=_SASL_MORE),
+    _command(0x23, "ioctl_get"),
+    _command(0x24, "ioctl_set"),
+    _command(0x25, "config_validate"),
+    _command(0x26, "config_reload"),
+    _command(0x27, "audit_put"),
+    _command(0x28, "audit_config_reload"),
+    _command(0x29, "shutdown"),
+    _command(
+        0x3D,
+        "set_vbucket",
+        "Sets a vbucket's state, in the extras or in the value; since 6.5 a JSON topology may follow.",
+        Shape(
+            layouts=(
+                Layout("state byte", extras=(_STATE,)),
+                Layout("state word", extras=(_STATE_WORD,)),
+                Layout("state as value"),
+            ),
+            value=_MAY,
+        ),
+        Shape(),
+    ),
+    _command(0x3E, "get_vbucket", "Asks for a vbucket's state."),
+    _command(0x3F, "del_vbucket", "Deletes a vbucket."),
+    _command(0x40, "tap_connect", "TAP, the predecessor of UPR."),
+    _command(0x41, "tap_mutation", "TAP, the predecessor of UPR."),
+    _command(0x42, "tap_delete", "TAP, the predecessor of UPR."),
+    _command(0x43, "tap_flush", "TAP, the predecessor of UPR."),
+    _command(0x44, "tap_opaque", "TAP, the predecessor of UPR."),
+    _command(0x45, "tap_vbucket_set", "TAP, the predecessor of UPR."),
+    _command(0x46, "tap_checkpoint_start", "TAP, the predecessor of UPR."),
+    _command(0x47, "tap_checkpoint_end", "TAP, the predecessor of UPR."),
+    _command(
+        0x48,
+        "get_all_vb_seqnos",
+        "Asks for the high seqnos of all vbuckets, or of those in a state, or of one collection.",
+        Shape(
+            layouts=(
+                HEADER_ONLY,
+                Layout("by state", extras=(Field("state_filter", Kind.U32, "which", enums.SEQNO_STATE_FILTERS),)),
+                Layout(
+                    "by state and collection",
+                    extras=(
+                        Field("state_filter", Kind.U32, "which", enums.SEQNO_STATE_FILTERS),
+                        fields.COLLECTION_ID,
+                    ),
+                ),
+            ),
+        ),
+        Shape(value=_MAY, body=Body.VBUCKET_SEQNOS),
+    ),
+    _command(0x80, "stop_persistence"),
+    _command(0x81, "start_persistence"),
+    _command(0x82, "set_param", "Sets a server parameter."),
+    _command(0x83, "get_replica"),
+    _command(0x85, "create_bucket"),
+    _command(0x86, "delete_bucket"),
+    _command(0x87, "list_buckets"),
+    _command(0x89, "select_bucket", "Chooses the bucket; the key is its name.", Shape(key=_MUST), Shape()),
+    _command(0x91, "observe_seqno", "Asks how far a vbucket has come."),
+    _command(0x92, "observe", "Asks where keys are stored."),
+    _command(0x93, "evict_key"),
+    _command(0x94, "get_locked"),
+    _command(0x95, "unlock_key"),
+    _command(
+        0x96,
+        "kv_get_failover_log",
+        "The failover log outside UPR; same body as 0x54.",
+        Shape(),
+        Shape(value=_MUST, body=Body.FAILOVER_LOG),
+        constant="GET_FAILOVER_LOG",
+    ),
+    _command(0x97, "last_closed_checkpoint"),
+    _command(0xA0, "get_meta"),
+    _command(0xA1, "getq_meta"),
+    _command(0xA2, "set_with_meta"),
+    _command(0xA3, "setq_with_meta"),
+    _command(0xA4, "add_with_meta"),
+    _command(0xA5, "addq_with_meta"),
+    _command(0xA8, "del_with_meta"),
+    _command(0xA9, "delq_with_meta"),
+    _command(0xAA, "create_checkpoint"),
+    _command(0xAC, "notify_vbucket_update"),
+    _command(0xAD, "enable_traffic"),
+    _command(0xAE, "disable_traffic"),
+    _command(0xB1, "checkpoint_persistence"),
+    _command(0xB2, "return_meta"),
+    _command(0xB3, "compact_db"),
+    _command(0xB4, "set_cluster_config", "Gives the server a cluster map."),
+    _command(0xB5, "get_cluster_config", "Asks for the cluster map."),
+    _command(0xB6, "get_random_key"),
+    _command(
+        0xB7,
+        "seqno_persistence",
+        "Waits until a seqno is on disk.",
+        Shape(layouts=(Layout("seqno", extras=(fields.seqno("seqno", "seqno to wait for"),)),)),
+        Shape(),
+    ),
+    _command(0xB8, "get_keys"),
+    _command(0xB9, "set_collections_manifest", "Gives the server a collections manifest."),
+    _command(0xBA, "get_collections_manifest", "Asks for the collections manifest."),
+    _command(0xBB, "get_collection_id", "Asks for the id of a collection."),
+    _command(0xBC, "get_scope_id", "Asks for the id of a scope."),
+    _command(0xC5, "subdoc_get"),
+    _command(0xC6, "subdoc_exists"),
+    _command(0xC7, "subdoc_dict_add"),
+    _command(0xC8, "subdoc_dict_upsert"),
+    _command(0xC9, "subdoc_delete"),
+    _command(0xCA, "subdoc_replace"),
+    _command(0xCB, "subdoc_array_push_last"),
+    _command(0xCC, "subdoc_array_push_first"),
+    _command(0xCD, "subdoc_array_insert"),
+    _command(0xCE, "subdoc_array_add_unique"),
+    _command(0xCF, "subdoc_counter"),
+    _command(0xD0, "subdoc_multi_lookup"),
+    _command(0xD1, "subdoc_multi_mutation"),
+    _command(0xD2, "subdoc_get_count"),
+    _command(0xF0, "scrub"),
+    _command(0xF1, "isasl_refresh", "Reads the password file again."),
+    _command(0xF2, "ssl_certs_refresh"),
+    _command(0xF3, "get_cmd_timer"),
+    _command(0xF4, "set_ctrl_token"),
+    _command(0xF5, "get_ctrl_token"),
+    _command(0xFE, "get_error_map", "Asks what the server's statuses mean."),
+    _command(
+        0x01, "cluster_map_change", "The cluster map has changed.", constant="CLUSTERMAP_CHANGE", server_push=True
+    ),
+    _command(
+        0x02,
+        "authenticate",
+        "Asks an external provider to check a log-in.",
+        Shape(layouts=(), key=_MAY, value=_MAY, body=Body.SECRET),
+        Shape(layouts=(), key=_MAY, value=_MAY, body=Body.SECRET),
+        server_push=True,
+    ),
+    _command(0x03, "active_external_users", "Tells a provider who is logged in.", server_push=True),
+    _command(0x04, "get_authorization", "Asks a provider for a user's rights.", server_push=True),
+)

@@ -1,0 +1,328 @@
+"""The dialect ``upr``: the specification of January to June 2014, and the servers built before 3.0.
+
+The marker has no range and *follows* its items, the buffer ack is answered, and the consumer answers every
+mutation, deletion, marker and stream end (recorded from a development snapshot of May 2014).
+"""
+
+from __future__ import annotations
+
+from dissector.spec import dcp, enums, fields
+from dissector.spec.model import (
+    HEADER_ONLY,
+    Body,
+    Dialect,
+    Field,
+    FlowSize,
+    KeyRole,
+    Kind,
+    Layout,
+    Message,
+    Party,
+    Presence,
+    Reply,
+    Role,
+    Shape,
+)
+
+_MUST, _MAY = Presence.MUST, Presence.MAY
+_SUCCESS = enums.SUCCESS
+_EMPTY = ((_SUCCESS, Shape()),)
+_WHOLE_FRAME = FlowSize()
+_FLAGS = Field("stream_flags", Kind.U32, "kind of the stream", enums.UPR_STREAM_FLAGS)
+
+_STREAM_REQUEST_40 = (
+    Field("stream_flags", Kind.U32, "kind of the stream", enums.STREAM_FLAGS),
+    fields.RESERVED,
+    fields.START_SEQNO,
+    fields.END_SEQNO,
+    fields.VBUCKET_UUID,
+    fields.HIGH_SEQNO,
+)
+
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        Dialect.UPR,
+        0x50,
+        "open",
+        "UPR_OPEN",
+        Party.AGENT,
+        Party.PARTIES,
+        "Names the connection and gives the receiver its role.",
+        "transport-spec",
+        request=Shape(
+            layouts=(
+                Layout(
+                    "open",
+                    extras=(
+                        Field("sequence_number", Kind.U32, "unused; reserved in the shipped protocol"),
+                        Field("open_flags", Kind.U32, "role of the receiver", enums.UPR_OPEN_FLAGS),
+                    ),
+                ),
+            ),
+            key=_MUST,
+        ),
+        responses=_EMPTY,
+        errata=("E-34",),
+    ),
+    Message(
+        Dialect.UPR,
+        0x51,
+        "add_stream",
+        "UPR_ADD_STREAM",
+        Party.AGENT,
+        Party.CONSUMER,
+        "Tells a consumer to ask its producer for a vbucket; the answer brings the opaque of the stream.",
+        "transport-spec",
+        request=Shape(layouts=(Layout("add stream", extras=(_FLAGS,)),)),
+        responses=(
+            (
+                _SUCCESS,
+                Shape(
+                    layouts=(
+                        Layout(
+                            "add stream response",
+                            extras=(Field("stream_opaque", Kind.U32, "opaque of the stream", role=Role.OPAQUE),),
+                        ),
+                    )
+                ),
+            ),
+        ),
+        errata=("E-26", "E-27"),
+    ),
+    Message(
+        Dialect.UPR,
+        0x52,
+        "close_stream",
+        "UPR_CLOSE_STREAM",
+        Party.AGENT,
+        Party.PARTIES,
+        "Ends a stream early. A consumer that closed tells its producer when the next message for the vbucket arrives.",
+        "transport-spec",
+        request=Shape(),
+        responses=_EMPTY,
+        errata=("E-33",),
+    ),
+    Message(
+        Dialect.UPR,
+        0x53,
+        "stream_request",
+        "UPR_STREAM_REQ",
+        Party.CONSUMER,
+        Party.PRODUCER,
+        "Asks for a vbucket's changes from a seqno on. Its opaque is the opaque of every message of the stream.",
+        "transport-spec",
+        request=Shape(
+            layouts=(
+                Layout("40 bytes", extras=_STREAM_REQUEST_40, doc="before 2014-04-28: ends in the high seqno"),
+                Layout("48 bytes", extras=dcp.STREAM_REQUEST_48, doc="since 2014-04-28 (MB-10640)"),
+            ),
+        ),
+        responses=((_SUCCESS, Shape(value=_MAY, body=Body.FAILOVER_LOG)), (enums.ROLLBACK, dcp.ROLLBACK_SHAPE)),
+        errors=(0x01, 0x02, 0x07, 0x22, 0x23),
+        errata=("E-01", "E-02", "E-03", "E-04", "E-05", "E-06", "E-28", "E-29"),
+    ),
+    Message(
+        Dialect.UPR,
+        0x54,
+        "get_failover_log",
+        "UPR_GET_FAILOVER_LOG",
+        Party.CONSUMER,
+        Party.PRODUCER,
+        "Asks for the branches of a vbucket's history.",
+        "transport-spec",
+        request=Shape(),
+        responses=((_SUCCESS, dcp.FAILOVER_LOG_SHAPE),),
+        errors=(0x07,),
+        errata=("E-30",),
+    ),
+    Message(
+        Dialect.UPR,
+        0x55,
+        "stream_end",
+        "UPR_STREAM_END",
+        Party.PRODUCER,
+        Party.CONSUMER,
+        "The last message of a stream.",
+        "transport-spec",
+        request=Shape(
+            layouts=(
+                Layout(
+                    "stream end", extras=(Field("end_reason", Kind.U32, "why the stream ended", enums.UPR_END_REASONS),)
+                ),
+            ),
+        ),
+        responses=_EMPTY,
+        reply=Reply.NEVER,
+        flow=_WHOLE_FRAME,
+        errata=("E-09",),
+    ),
+    Message(
+        Dialect.UPR,
+        0x56,
+        "snapshot_marker",
+        "UPR_SNAPSHOT_MARKER",
+        Party.PRODUCER,
+        Party.CONSUMER,
+        "Closes a run of changes with unique keys. It has no range.",
+        "transport-spec",
+        request=Shape(
+            layouts=(HEADER_ONLY, Layout("with range", extras=fields.MARKER_RANGE, doc="since 2014-04-28 (MB-10640)")),
+        ),
+        responses=_EMPTY,
+        reply=Reply.NEVER,
+        flow=_WHOLE_FRAME,
+        errata=("E-08", "E-36"),
+    ),
+    Message(
+        Dialect.UPR,
+        0x57,
+        "mutation",
+        "UPR_MUTATION",
+        Party.PRODUCER,
+        Party.CONSUMER,
+        "A document was created or changed.",
+        "transport-spec",
+        request=Shape(
+            layouts=(
+                Layout("30 bytes", extras=fields.MUTATION_30, doc="2013-12-11 to 2014-01-21"),
+                Layout("31 bytes", extras=fields.MUTATION_31, doc="since 2014-01-21"),
+                Layout("28 bytes", extras=fields.MUTATION_28, doc="before 2013-12-11"),
+            ),
+            key=_MUST,
+            value=_MAY,
+            body=Body.DOCUMENT,
+            key_role=KeyRole.DOCUMENT,
+        ),
+        responses=_EMPTY,
+        reply=Reply.NEVER,
+        flow=_WHOLE_FRAME,
+        seqno="by_seqno",
+        errata=("E-07",),
+    ),
+    Message(
+        Dialect.UPR,
+        0x58,
+        "deletion",
+        "UPR_DELETION",
+        Party.PRODUCER,
+        Party.CONSUMER,
+        "A document was deleted.",
+        "transport-spec",
+        request=Shape(
+            layouts=(
+                Layout("18 bytes", extras=fields.DELETION_18),
+                Layout("16 bytes", extras=fields.DELETION_16, doc="before 2013-12-11"),
+            ),
+            key=_MUST,
+            key_role=KeyRole.DOCUMENT,
+        ),
+        responses=_EMPTY,
+        reply=Reply.NEVER,
+        flow=_WHOLE_FRAME,
+        seqno="by_seqno",
+        errata=("E-31", "E-35"),
+    ),
+    Message(
+        Dialect.UPR,
+        0x59,
+        "expiration",
+        "UPR_EXPIRATION",
+        Party.PRODUCER,
+        Party.CONSUMER,
+        "A document has expired.",
+        "transport-spec",
+        request=Shape(
+            layouts=(
+                Layout("18 bytes", extras=fields.DELETION_18),
+                Layout("16 bytes", extras=fields.DELETION_16, doc="before 2013-12-11"),
+            ),
+            key=_MUST,
+            key_role=KeyRole.DOCUMENT,
+        ),
+        responses=_EMPTY,
+        reply=Reply.NEVER,
+        flow=_WHOLE_FRAME,
+        seqno="by_seqno",
+        errata=("E-31", "E-32"),
+    ),
+    Message(
+        Dialect.UPR,
+        0x5A,
+        "flush",
+        "UPR_FLUSH",
+        Party.PRODUCER,
+        Party.CONSUMER,
+        "Empties the bucket. Never implemented.",
+        "transport-spec",
+        request=Shape(),
+        responses=_EMPTY,
+        reply=Reply.NEVER,
+    ),
+    Message(
+        Dialect.UPR,
+        0x5B,
+        "set_vbucket_state",
+        "UPR_SET_VBUCKET_STATE",
+        Party.PRODUCER,
+        Party.CONSUMER,
+        "The consumer's vbucket is to change its state. The documents say both that it is not answered and how.",
+        "set-vbucket-state",
+        request=Shape(
+            layouts=(
+                Layout(
+                    "state", extras=(Field("vbucket_state", Kind.U8, "the state to take", enums.UPR_VBUCKET_STATES),)
+                ),
+            ),
+        ),
+        responses=_EMPTY,
+        flow=_WHOLE_FRAME,
+        errors=(0x01, 0x04),
+        errata=("E-10", "E-11"),
+    ),
+    Message(
+        Dialect.UPR,
+        0x5C,
+        "noop",
+        "UPR_NOOP",
+        Party.PRODUCER,
+        Party.CONSUMER,
+        "Are you there?",
+        "flow-control",
+        request=Shape(),
+        responses=_EMPTY,
+        errata=("E-19",),
+    ),
+    Message(
+        Dialect.UPR,
+        0x5D,
+        "buffer_ack",
+        "UPR_BUFFER_ACK",
+        Party.CONSUMER,
+        Party.PRODUCER,
+        "Gives back flow-control bytes. The count is drawn as a value; shipped servers want it in the extras.",
+        "flow-control",
+        request=Shape(
+            layouts=(
+                Layout("buffer ack", extras=(fields.BUFFER_BYTES,)),
+                Layout("count as value", value=(fields.BUFFER_BYTES,), note="ack-count-in-value"),
+            ),
+            value=_MAY,
+        ),
+        responses=_EMPTY,
+        errors=(0x01, 0x04),
+        errata=("E-22", "E-23", "E-24"),
+    ),
+    Message(
+        Dialect.UPR,
+        0x5E,
+        "control",
+        "UPR_CONTROL",
+        Party.CONSUMER,
+        Party.PRODUCER,
+        "Sets a parameter of the connection: connection_buffer_size or stream_buffer_size.",
+        "flow-control",
+        request=Shape(key=_MUST, value=_MUST, body=Body.TEXT, key_role=KeyRole.PARAMETER),
+        responses=_EMPTY,
+        errata=("E-20", "E-21", "E-25"),
+    ),
+)
