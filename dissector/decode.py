@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dissector import values
-from dissector.message import Decoded, Defect, FieldValue, FrameInfoValue, Header, Value
-from dissector.spec import enums, fields, registry
+from dissector import leb128, values
+from dissector.frame_infos import read_frame_infos
+from dissector.message import Decoded, Defect, FieldValue, Header, Value
+from dissector.spec import enums, registry
 from dissector.spec.model import (
     Body,
     CasRule,
     Dialect,
     Direction,
-    Enumeration,
-    Flags,
     KeyRole,
     Layout,
     Message,
@@ -26,6 +25,8 @@ from dissector.spec.model import (
     Shape,
     size_of,
 )
+from dissector.strays import check_strays
+from dissector.values import check_names
 
 if TYPE_CHECKING:
     from dissector.spec.model import Field
@@ -111,7 +112,9 @@ class _Reader:
         key_end = extras_end + key
         value_length = body - framing - extras - key
 
-        infos = self._frame_infos(framing, direction) if framing else ()
+        infos = read_frame_infos(
+            self.frame[registry.HEADER_SIZE : framing_end], direction, self.report, whole=self.whole
+        )
         extras_bytes = self.frame[framing_end:extras_end]
         layout = self._layout(spec, shape, extras_bytes, framing_end, extras, value_length, status)
         if shape is not None and shape is not _ERROR_ANSWER:
@@ -126,7 +129,7 @@ class _Reader:
         raw = self.frame[key_end : registry.HEADER_SIZE + body]
         value = self._value(spec, shape, layout, key_bytes, raw, key_end, value_length)
         if self.rest:
-            self._check_rest(spec, response)
+            check_strays(self.header, spec, self.rest, self.report, response=response)
         return Decoded(
             dialect=self.dialect,
             length=self.length,
@@ -223,42 +226,6 @@ class _Reader:
         start = registry.HEADER_SIZE
         return fits and self.frame[start : start + 1] == bytes([_STREAM_ID_TAG])
 
-    def _frame_infos(self, framing: int, direction: Direction | None) -> tuple[FrameInfoValue, ...]:
-        """Read the framing extras: ``id << 4 | length``, either nibble 15 going on in the next byte."""
-        block = self.frame[registry.HEADER_SIZE : registry.HEADER_SIZE + framing]
-        infos: list[FrameInfoValue] = []
-        position = 0
-        while position < len(block):
-            start = position
-            number, size = block[position] >> 4, block[position] & 0x0F
-            position += 1
-            if number == 0x0F and position < len(block):
-                number += block[position]
-                position += 1
-            if size == 0x0F and position < len(block):
-                size += block[position]
-                position += 1
-            data = block[position : position + size]
-            if len(data) < size:
-                if self.whole:
-                    self.report("framing-malformed", f"the object at byte {start} has {len(data)} of {size} bytes")
-                break
-            spec = registry.FRAME_INFO_BY_ID.get((direction, number)) if direction is not None else None
-            offset = registry.HEADER_SIZE + position
-            found: tuple[FieldValue, ...] = ()
-            if spec is None:
-                self.report("frame-info-unknown", f"id {number}")
-            elif spec.sizes is not None and size not in spec.sizes:
-                self.report("frame-info-length", f"{spec.name} has {size} bytes")
-            else:
-                found = values.read_fields(spec.fields, data, offset)
-                self._check_names(found)
-            if any(info.id == number for info in infos):
-                self.report("frame-info-repeated", f"id {number}")
-            infos.append(FrameInfoValue(number, spec, data, found, offset))
-            position += size
-        return tuple(infos)
-
     def _layout(
         self,
         spec: Message | None,
@@ -297,7 +264,7 @@ class _Reader:
             self.report(layout.note, layout.name)
         found = values.read_fields(layout.extras, extras, offset)
         self.fields.extend(found)
-        self._check_names(found)
+        check_names(found, self.report)
         return layout
 
     def _unknown_version(self, layouts: tuple[Layout, ...], extras: bytes, size: int, offset: int) -> None:
@@ -359,16 +326,6 @@ class _Reader:
         if shape.cas is CasRule.NOT_ZERO and not header.cas:
             self.report("cas-zero", "the CAS is 0")
 
-    def _check_names(self, found: tuple[FieldValue, ...]) -> None:
-        for entry in found:
-            names = entry.spec.names
-            if entry.spec.reserved and entry.value:
-                self.report("reserved-not-zero", f"{entry.name} is 0x{entry.value:x}")
-            elif isinstance(names, Enumeration) and names.member(entry.value) is None:
-                self.report("enum-out-of-range", f"{entry.name} is {entry.value}")
-            elif isinstance(names, Flags) and names.unknown(entry.value) and not names.lenient:
-                self.report("unknown-flag-bits", f"{entry.name} has 0x{names.unknown(entry.value):x}")
-
     def _key(self, shape: Shape | None, key: bytes, length: int) -> tuple[int | None, bytes]:
         """Split the collection id off a document key."""
         if shape is None or shape.key_role is not KeyRole.DOCUMENT or not length:
@@ -378,7 +335,7 @@ class _Reader:
             self.report("key-too-long", f"{length} bytes")
         if not self.collections or len(key) < length:
             return None, key
-        collection, size = read_leb128(key)
+        collection, size = leb128.read(key)
         if size == 0:
             self.report("collection-id-invalid", f"the key starts with {key[:6].hex()}")
             return None, key
@@ -403,7 +360,7 @@ class _Reader:
         if layout is not None and layout.value:
             found = values.read_fields(layout.value, raw, offset)
             self.fields.extend(found)
-            self._check_names(found)
+            check_names(found, self.report)
         if kind is Body.SYSTEM_EVENT:
             self._system_event(key, raw, offset, whole)
         if shape is not None and shape.key_role is KeyRole.PARAMETER and whole:
@@ -443,60 +400,17 @@ class _Reader:
         if whole and len(raw) != size_of(declared):
             self.report("value-length", f"{len(raw)} bytes, {event.name} version {version} has {size_of(declared)}")
 
-    def _check_rest(self, spec: Message | None, response: bool) -> None:
-        """Look at the bytes behind the frame: where they are no header, a length was wrong (E-02, E-03, E-14, E-19)."""
-        rest = self.rest
-        if looks_like_header(rest):
-            return
-        errata = spec.errata if spec is not None else ()
-        bodiless_answer = response and self.header.body_length == 0
-        if bodiless_answer and "E-15" in errata and len(rest) == size_of((fields.ROLLBACK_SEQNO,)):
-            self.report("stray-rollback-seqno", f"{len(rest)} bytes follow")
-        elif (
-            bodiless_answer
-            and len(rest) % size_of(fields.FAILOVER_ENTRY) == 0
-            and {"E-02", "E-13", "E-30"} & set(errata)
-        ):
-            self.report("stray-failover-log", f"{len(rest) // size_of(fields.FAILOVER_ENTRY)} entries follow")
-        elif spec is not None and not response and "E-03" in errata and self._completes(spec, len(rest)):
-            self.report("stray-snapshot-end", f"{len(rest)} bytes follow")
-        else:
-            self.report("stray-bytes", f"{len(rest)} bytes follow: {rest[:8].hex(' ')}")
-
-    def _completes(self, spec: Message, surplus: int) -> bool:
-        """Tell whether stray bytes would make the extras those of a longer layout."""
-        layouts = spec.request.layouts if spec.request is not None else ()
-        wanted = self.header.extras_length + surplus
-        return any(layout.extras_size == wanted for layout in (*layouts, *registry.sibling_layouts(spec, None)))
-
 
 def _fitting(layouts: tuple[Layout, ...], extras: bytes, size: int, value_length: int) -> Layout | None:
-    """Return the layout of this extras length, and version where there are versions; the value's size breaks ties."""
+    """Return the layout of this extras length, and version where there are versions; the value's size breaks ties.
+
+    A form that is only put up with (E-22) is believed when its value fits exactly.
+    """
     fits = [
         layout
         for layout in layouts
-        if layout.extras_size == size and (layout.version is None or extras[-1:] == bytes([layout.version]))
+        if layout.extras_size == size
+        and (layout.version is None or extras[-1:] == bytes([layout.version]))
+        and (layout.note is None or not layout.value or layout.version is not None or layout.value_size == value_length)
     ]
     return next((layout for layout in fits if layout.value_size == value_length), fits[0] if fits else None)
-
-
-def read_leb128(data: bytes) -> tuple[int, int]:
-    """Read an unsigned LEB128 number of at most 32 bits; return it and its size, which is 0 when it is not canonical."""
-    number = 0
-    for index, byte in enumerate(data[:5]):
-        number |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            canonical = (byte != 0 or index == 0) and number < 1 << 32
-            return (number, index + 1) if canonical else (0, 0)
-    return 0, 0
-
-
-def looks_like_header(data: bytes) -> bool:
-    """Tell whether bytes can be the start of a frame: a magic, and lengths that do not contradict each other."""
-    if not data or data[0] not in registry.MAGICS:
-        return False
-    if len(data) < registry.HEADER_SIZE:
-        return True
-    header = Header.parse(data)
-    parts = header.framing_length + header.extras_length + header.key_length
-    return parts <= header.body_length <= registry.MAX_BODY

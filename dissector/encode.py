@@ -90,16 +90,6 @@ def pack_frame_info(number: int, data: bytes) -> bytes:
     return bytes([head, *more]) + data
 
 
-def pack_leb128(number: int) -> bytes:
-    """Write a collection id: unsigned LEB128, canonical."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def pack_xattrs(pairs: Sequence[tuple[bytes, bytes]], document: bytes = b"") -> bytes:
     """Write an xattr section and the document behind it."""
     section = b"".join(

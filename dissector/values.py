@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dissector.message import FieldValue, Metadata, Record, Value
 from dissector.spec import enums, fields, registry
-from dissector.spec.model import Body, size_of
+from dissector.spec.model import Body, Enumeration, Flags, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,18 @@ def read_fields(declared: tuple[Field, ...], data: bytes, offset: int) -> tuple[
         values.append(FieldValue(spec, int.from_bytes(piece, "big"), offset + position))
         position += spec.size
     return tuple(values)
+
+
+def check_names(found: tuple[FieldValue, ...], report: Report) -> None:
+    """Report numbers without a meaning, unknown flags, and reserved fields that hold something."""
+    for entry in found:
+        names = entry.spec.names
+        if entry.spec.reserved and entry.value:
+            report("reserved-not-zero", f"{entry.name} is 0x{entry.value:x}")
+        elif isinstance(names, Enumeration) and names.member(entry.value) is None:
+            report("enum-out-of-range", f"{entry.name} is {entry.value}")
+        elif isinstance(names, Flags) and names.unknown(entry.value) and not names.lenient:
+            report("unknown-flag-bits", f"{entry.name} has 0x{names.unknown(entry.value):x}")
 
 
 def read_value(

@@ -236,7 +236,7 @@ DEFECTS: tuple[DefectSpec, ...] = (
         "framing-length-omitted",
         _W,
         "framing length 0 with a stream id",
-        "A server defect (7.0): a stream id precedes the extras, but the header says framing length 0. Decoded with it.",
+        "A server defect (7.0): a stream id precedes the extras, the header says framing length 0. Decoded with it.",
         "E-41",
         "FRM-01",
     ),

@@ -258,8 +258,8 @@ class Shape:
 
     @property
     def extras(self) -> Presence:
-        """Return whether extras have to be there, which the layouts decide."""
-        sizes = {layout.extras_size > 0 for layout in self.layouts}
+        """Return whether extras have to be there, which the layouts decide; forms that are only put up with do not."""
+        sizes = {layout.extras_size > 0 for layout in self.layouts if layout.note is None}
         if len(sizes) != 1:
             return Presence.MAY
         return Presence.MUST if sizes.pop() else Presence.MUST_NOT

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dissector.spec import dcp, draft, enums, memcached, upr
+from dissector.spec.controls import CONTROL_KEYS
 from dissector.spec.defects import DEFECTS
 from dissector.spec.errata import ERRATA
+from dissector.spec.events import SYSTEM_EVENTS
 from dissector.spec.model import (
     ControlKey,
     DefectSpec,
@@ -51,8 +53,8 @@ _SEARCH: dict[Dialect, tuple[Dialect, ...]] = {
 MAGICS: dict[int, Magic] = {magic.value: magic for magic in enums.MAGICS}
 DEFECT_BY_ID: dict[str, DefectSpec] = {defect.id: defect for defect in DEFECTS}
 ERRATUM_BY_ID: dict[str, Erratum] = {erratum.id: erratum for erratum in ERRATA}
-CONTROL_BY_NAME: dict[str, ControlKey] = {key.name: key for key in dcp.CONTROL_KEYS}
-EVENT_BY_ID: dict[int, SystemEvent] = {event.id: event for event in dcp.SYSTEM_EVENTS}
+CONTROL_BY_NAME: dict[str, ControlKey] = {key.name: key for key in CONTROL_KEYS}
+EVENT_BY_ID: dict[int, SystemEvent] = {event.id: event for event in SYSTEM_EVENTS}
 FRAME_INFO_BY_ID: dict[tuple[Direction, int], FrameInfo] = {
     (info.direction, info.id): info for info in enums.FRAME_INFOS
 }
@@ -141,7 +143,7 @@ def _validate() -> None:
     for defect in DEFECTS:
         if defect.erratum is not None and defect.erratum not in ERRATUM_BY_ID:
             raise SpecError(f"defect {defect.id}: unknown erratum {defect.erratum}")
-    for table in (DEFECTS, ERRATA, dcp.CONTROL_KEYS, dcp.SYSTEM_EVENTS, enums.MAGICS, enums.FRAME_INFOS):
+    for table in (DEFECTS, ERRATA, CONTROL_KEYS, SYSTEM_EVENTS, enums.MAGICS, enums.FRAME_INFOS):
         _validate_unique(table)
 
 

@@ -1,0 +1,97 @@
+# Every command a developer needs. Asks for GNU make 3.81, Python 3.11, pip and git; everything else goes into .venv.
+
+.PHONY: help demo test lint types unit sweep docs clean FORCE
+.NOTPARALLEL:
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
+
+# The first Python that is new enough. A version manager's shim may exist and not run, so each is asked, not looked up.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	if $$python -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then echo $$python; break; fi; done)
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+# One environment, two stamps: the demo needs the base dependencies only. Each stamp holds the directory it was made in.
+BASE := .venv/base.stamp
+DEV := .venv/dev.stamp
+PINS := pyproject.toml constraints.txt Makefile
+RUN := .venv/bin/python -m
+
+# Dates can't tell that an environment was moved, lost its Python, or that its last installation did not end.
+ifneq ($(shell test -x .venv/bin/python && test ! -e .venv/incomplete && cat .venv/*.stamp 2>/dev/null | sort -u),$(CURDIR))
+$(BASE) $(DEV): FORCE
+endif
+
+# An environment that somebody else made is kept if it works. What is broken, moved or half installed is made anew.
+# PIP_CONSTRAINT (pip before 25.3) and PIP_BUILD_CONSTRAINT (since) hold the build back end to the same pins.
+define install
+@set -e; \
+places="$$(cat .venv/*.stamp 2>/dev/null | sort -u)"; \
+if test -e .venv/incomplete \
+	|| test "$${places:-$(CURDIR)}" != "$(CURDIR)" \
+	|| ! .venv/bin/python -c 'import pip; $(NEW_ENOUGH)' >/dev/null 2>&1; \
+then \
+	python="$(PYTHON)"; \
+	if test -z "$$python"; then \
+		echo "error: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then \
+		echo "error: PYTHON=$$python is not a Python 3.11 or newer" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+		echo "error: $$python has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+	fi; \
+	rm -rf .venv; mkdir .venv; : > .venv/incomplete; \
+	"$$python" -m venv .venv; \
+fi; \
+: > .venv/incomplete; \
+PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	$(RUN) pip install -qq -c constraints.txt -e '$(WANTED)'; \
+rm .venv/incomplete
+endef
+
+$(BASE): WANTED = .
+$(BASE): $(PINS)
+	$(install)
+	@echo "$(CURDIR)" > $@
+
+$(DEV): WANTED = .[dev,generate]
+$(DEV): $(PINS)
+	$(install)
+	@echo "$(CURDIR)" | tee $(BASE) > $@
+
+demo: $(BASE) ## dissect a recorded conversation with a Couchbase server
+	@.venv/bin/uprscope dissect captures/25_stream_id_v705.pcap --limit 40
+
+# Every check runs, whatever the one before it said, and pytest runs last: its closing line ends the output.
+test: $(DEV) ## run every check: ruff, mypy, pytest (tshark is installed where that is allowed)
+	@tests/ensure-tshark
+	@failed=; \
+	$(RUN) ruff check || failed="$$failed ruff-check"; \
+	$(RUN) ruff format --check || failed="$$failed ruff-format"; \
+	$(RUN) mypy || failed="$$failed mypy"; \
+	test -z "$$failed" || echo "error: failed before pytest:$$failed" >&2; \
+	$(RUN) pytest -n auto || failed="$$failed pytest"; \
+	test -z "$$failed"
+
+lint: $(DEV) ## check style and formatting with ruff
+	@failed=; \
+	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
+	test -z "$$failed"
+
+types: $(DEV) ## check types with mypy
+	@$(RUN) mypy
+
+unit: $(DEV) ## run pytest alone; ARGS='-k snapshot' goes to it
+	@$(RUN) pytest -n auto $(ARGS)
+
+sweep: $(DEV) ## run pytest with every search at full depth (long); ARGS as for unit
+	@UPRSCOPE_SWEEP=full $(RUN) pytest -n auto --timeout 7200 $(ARGS)
+
+docs: $(DEV) ## write the files derived from the protocol's declarations anew
+	@.venv/bin/python -m dissector.codegen
+
+clean: ## remove .venv, caches and build products
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	@find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
