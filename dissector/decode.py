@@ -44,6 +44,7 @@ def decode(
     collections: bool = False,
     request_subtype: int | None = None,
     redact: bool = True,
+    inspect: bool = True,
     inflate_limit: int = values.INFLATE_LIMIT,
 ) -> Decoded:
     """Decode the frame at the start of ``data``.
@@ -52,11 +53,12 @@ def decode(
     ``collections`` says that HELLO collections was granted, so that document keys start with a collection id.
     ``request_subtype`` is the draft request that this response answers, where it is known (E-13).
     ``redact`` withholds what SASL commands carry.
+    ``inspect`` looks into documents: expands snappy, reads xattrs, checks JSON.
     """
     if len(data) < registry.HEADER_SIZE:
         detail = f"{len(data)} bytes, a header has {registry.HEADER_SIZE}"
         return Decoded(dialect, len(data), defects=(Defect("truncated-header", detail),))
-    return _Reader(dialect, data, collections, request_subtype, redact, inflate_limit).read()
+    return _Reader(dialect, data, collections, request_subtype, redact, inspect, inflate_limit).read()
 
 
 class _Reader:
@@ -69,6 +71,7 @@ class _Reader:
         collections: bool,
         request_subtype: int | None,
         redact: bool,
+        inspect: bool,
         inflate_limit: int,
     ) -> None:
         self.dialect = dialect
@@ -80,6 +83,7 @@ class _Reader:
         self.collections = collections
         self.request_subtype = request_subtype
         self.redact = redact
+        self.inspect = inspect
         self.inflate_limit = inflate_limit
         self.defects: list[Defect] = []
         self.fields: list[FieldValue] = []
@@ -374,6 +378,7 @@ class _Reader:
             datatype=self.header.datatype,
             nmeta=nmeta,
             whole=whole,
+            inspect=self.inspect,
             inflate_limit=self.inflate_limit,
         )
         return replace(read, length=length)

@@ -45,7 +45,7 @@ def encode(
     layout = layout or (shape.layouts[0] if shape is not None and shape.layouts else None)
     numbers = dict(fields or {})
     if layout is not None and layout.version is not None:
-        numbers.setdefault("version", layout.version)
+        numbers.setdefault(layout.extras[-1].name, layout.version)
     extras = pack_fields(layout.extras, numbers) if layout is not None else b""
     value = (pack_fields(layout.value, numbers) if layout is not None else b"") + value
     block = b"".join(pack_frame_info(number, data) for number, data in framing) if framing is not None else b""

@@ -68,12 +68,16 @@ def read_value(
     datatype: int = 0,
     nmeta: int = 0,
     whole: bool = True,
+    inspect: bool = True,
     inflate_limit: int = INFLATE_LIMIT,
 ) -> Value:
-    """Read a value of this kind. ``whole`` is False when bytes of it are missing: then its content is not judged."""
+    """Read a value of this kind. ``whole`` is False when bytes of it are missing: then its content is not judged.
+
+    Without ``inspect`` documents are not looked into.
+    """
     length = len(raw)
     if kind is Body.DOCUMENT:
-        return _document(raw, offset, report, datatype, nmeta, whole, inflate_limit)
+        return _document(raw, offset, report, datatype, nmeta, whole, inspect, inflate_limit)
     records: tuple[Record, ...] = ()
     is_json = False
     if kind in _RECORDS:
@@ -92,7 +96,14 @@ def _silent(_id: str, _detail: str) -> None:
 
 
 def _document(
-    raw: bytes, offset: int, report: Report, datatype: int, nmeta: int, whole: bool, inflate_limit: int
+    raw: bytes,
+    offset: int,
+    report: Report,
+    datatype: int,
+    nmeta: int,
+    whole: bool,
+    inspect: bool,
+    inflate_limit: int,
 ) -> Value:
     length = len(raw)
     metadata: tuple[Metadata, ...] = ()
@@ -102,7 +113,7 @@ def _document(
         else:
             metadata = _metadata(raw[length - nmeta :], report)
             raw = raw[: length - nmeta]
-    if not raw or not whole:
+    if not raw or not whole or not inspect:
         # An empty value with a datatype is what the open flag no_value_with_underlying_datatype gives.
         return Value(Body.DOCUMENT, offset, length, raw, document=raw, metadata=metadata)
     plain, inflated = raw, None

@@ -71,7 +71,7 @@ NOOP = message("noop")
         (message("system_event", fields={"event": 1, "event_version": 7}), ["event-version-unknown"]),
         (message("system_event", fields={"event": 1}, value=bytes(15)), ["value-length"]),
         (message("system_event", fields={"event": 0}, value=bytes(16)), ["key-missing"]),
-        (message("snapshot_marker", layout="V2.0", fields={"version": 3}), ["marker-version-unknown"]),
+        (message("snapshot_marker", layout="V2.0", fields={"marker_version": 3}), ["marker-version-unknown"]),
         (message("snapshot_marker", layout="V2.1"), ["marker-version-withdrawn"]),
         (message("snapshot_marker", layout="V2.0", value=b"more"), ["value-length"]),
         (message("snapshot_marker", layout="V1", value=b"more"), ["value-unexpected"]),

@@ -205,7 +205,7 @@ MESSAGES: tuple[Message, ...] = (
                 Layout("V1", extras=fields.MARKER_RANGE, since=Release(3)),
                 Layout(
                     "V2.0",
-                    extras=(Field("version", Kind.U8, "form of the value"),),
+                    extras=(Field("marker_version", Kind.U8, "form of the value"),),
                     value=fields.MARKER_V2,
                     version=0,
                     since=Release(6, 5),
@@ -213,7 +213,7 @@ MESSAGES: tuple[Message, ...] = (
                 ),
                 Layout(
                     "V2.2",
-                    extras=(Field("version", Kind.U8, "form of the value"),),
+                    extras=(Field("marker_version", Kind.U8, "form of the value"),),
                     value=fields.MARKER_V2_2,
                     version=2,
                     since=Release(8),
@@ -221,7 +221,7 @@ MESSAGES: tuple[Message, ...] = (
                 ),
                 Layout(
                     "V2.1",
-                    extras=(Field("version", Kind.U8, "form of the value"),),
+                    extras=(Field("marker_version", Kind.U8, "form of the value"),),
                     value=fields.MARKER_V2_1,
                     version=1,
                     note="marker-version-withdrawn",

@@ -52,8 +52,8 @@ EXPIRATION_20 = (BY_SEQNO, REV_SEQNO, DELETE_TIME)
 ROLLBACK_SEQNO = seqno("rollback_seqno", "seqno that the consumer has to go back to")
 BUFFER_BYTES = Field("buffer_bytes", Kind.U32, "bytes that the consumer has freed")
 
-MARKER_START = seqno("start_seqno", "first seqno that the snapshot may hold")
-MARKER_END = seqno("end_seqno", "last seqno of the snapshot")
+MARKER_START = seqno("snap_start_seqno", "first seqno that the snapshot may hold")
+MARKER_END = seqno("snap_end_seqno", "last seqno of the snapshot")
 MARKER_RANGE = (
     MARKER_START,
     MARKER_END,
@@ -66,7 +66,7 @@ MARKER_V2 = (
         "high_completed_seqno", "highest prepare that is committed or aborted; means something on disk snapshots only"
     ),
 )
-MARKER_V2_1 = (*MARKER_V2, Field("timestamp", Kind.U64, "nanoseconds since the epoch"))
+MARKER_V2_1 = (*MARKER_V2, Field("snapshot_timestamp", Kind.U64, "nanoseconds since the epoch"))
 MARKER_V2_2 = (
     *MARKER_V2,
     seqno("purge_seqno", "tombstones up to here may be gone"),

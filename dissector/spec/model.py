@@ -224,7 +224,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         _unique(self.name, [field.name for field in (*self.extras, *self.value)])
-        if self.version is not None and (not self.extras or self.extras[-1].name != "version"):
+        if self.version is not None and (not self.extras or not self.extras[-1].name.endswith("version")):
             raise SpecError(f"layout {self.name}: a version needs a version byte at the end of the extras")
 
     @property

@@ -1,0 +1,188 @@
+"""Compressed files as byte streams: gzip, zstd, lz4, xz and bzip2, told apart by content.
+
+Knows how frames follow one another; the libraries are in ``decoders``. Must not know what is inside. Reads forward
+only, so pipes work, and holds one bounded piece at a time. Data that can't be decoded is damage: everything before it
+is delivered, then the stream ends. Compressed data inside compressed data is not unpacked again.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from dissector.capture import magic
+from dissector.capture.block import DamageReason
+from dissector.capture.decoders import FEED_BYTES, library
+from dissector.capture.magic import Compression
+
+if TYPE_CHECKING:
+    from dissector.capture.damage import DamageLog
+    from dissector.capture.decoders import Decoder
+
+_READ_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 18
+
+
+class RawStream(Protocol):
+    """The least a source of bytes must offer; files, pipes and BytesIO do."""
+
+    def readinto(self, target: memoryview, /) -> int | None:
+        """Fill a buffer as far as bytes are there; 0 is the end, None is "not yet"."""
+        ...
+
+
+class PlainStream:
+    """The bytes as they are, with a look ahead; never an exception for a read that fails."""
+
+    def __init__(self, raw: RawStream, log: DamageLog) -> None:
+        self._raw = raw
+        self._log = log
+        self._held = b""
+        self._at = 0
+        self.position = 0
+        """Bytes handed out."""
+        self.failed = ""
+        """Why the system stopped reading, if it did."""
+
+    def readinto(self, target: memoryview, /) -> int:
+        """Fill a buffer as far as bytes are there; 0 at the end."""
+        if self._at < len(self._held):
+            count = min(len(target), len(self._held) - self._at)
+            target[:count] = self._held[self._at : self._at + count]
+            self._at += count
+        else:
+            count = self._pull(target)
+            if not count and self.failed:
+                self._log.add(self.position, DamageReason.READ_ERROR, f"reading fails here: {self.failed}")
+        self.position += count
+        return count
+
+    def peek(self, count: int) -> bytes:
+        """Look at the next bytes, fewer at the end."""
+        while len(self._held) - self._at < count:
+            target = bytearray(_READ_BYTES)
+            got = self._pull(memoryview(target))
+            if not got:
+                break
+            self._held, self._at = self._held[self._at :] + target[:got], 0
+        return self._held[self._at : self._at + count]
+
+    def take(self, count: int) -> bytes:
+        """Consume the next bytes, fewer at the end."""
+        data = self.peek(count)
+        self._at += len(data)
+        self.position += len(data)
+        return data
+
+    def give_back(self, count: int) -> None:
+        """Take back the last bytes of what was just taken."""
+        self._at -= count
+        self.position -= count
+
+    def _pull(self, target: memoryview) -> int:
+        if self.failed:
+            return 0
+        try:
+            while (count := self._raw.readinto(target)) is None:  # a terminal or socket left non-blocking by its owner
+                select.select([cast("Any", self._raw)], [], [])
+        except OSError as error:
+            self.failed = error.strerror or str(error)
+            return 0
+        return count
+
+
+class DecodedStream:
+    """The decoded bytes of a compressed source."""
+
+    def __init__(self, source: PlainStream, kind: Compression, log: DamageLog) -> None:
+        self._source = source
+        self._kind = kind
+        self._log = log
+        self._make, self._errors = library(kind)
+        self._feed_bytes = FEED_BYTES[kind]
+        self._decoder: Decoder | None = self._make()
+        self._piece = memoryview(b"")
+        self._ended = False
+        self._produced = 0
+        self.decoded = 0
+        """Bytes handed out."""
+
+    def readinto(self, target: memoryview, /) -> int:
+        """Fill a buffer as far as decoded bytes are there; 0 at the end."""
+        if not self._piece:
+            self._piece = memoryview(self._next_piece())
+        count = min(len(target), len(self._piece))
+        target[:count] = self._piece[:count]
+        self._piece = self._piece[count:]
+        self.decoded += count
+        return count
+
+    def _next_piece(self) -> bytes:
+        piece = b""
+        while not piece and not self._ended:
+            if self._decoder is None:
+                self._next_frame()
+            else:
+                piece = self._decode(self._decoder)
+        self._produced += len(piece)
+        return piece
+
+    def _decode(self, decoder: Decoder) -> bytes:
+        data = self._source.take(self._feed_bytes) if decoder.needs_input else b""
+        if not data and decoder.needs_input:
+            self._end(DamageReason.TRUNCATED_COMPRESSION, f"the {self._kind} data ends early")
+            return b""
+        try:
+            piece = decoder.decompress(data, _PIECE_BYTES)
+        except self._errors as error:
+            self._end(DamageReason.CORRUPT_COMPRESSION, f"the {self._kind} data is corrupt ({error})")
+            return b""
+        if decoder.eof:
+            self._source.give_back(len(decoder.unused_data or b""))
+            self._decoder = None
+        return piece
+
+    def _next_frame(self) -> None:
+        """Go on to the next member, frame or stream; padding and skippable frames are none."""
+        head = self._source.peek(magic.HEAD_BYTES)
+        if self._kind in (Compression.ZSTD, Compression.LZ4) and magic.skippable(head):
+            if not skip_frame(self._source):
+                self._end(DamageReason.TRUNCATED_COMPRESSION, f"the {self._kind} data ends inside a skippable frame")
+        elif magic.compression(head) is self._kind:
+            self._decoder = self._make()
+        elif not head:
+            self._ended = True
+            if self._source.failed:
+                self._end(DamageReason.READ_ERROR, "reading stops")
+        elif self._kind in (Compression.GZIP, Compression.XZ) and not any(head):
+            self._source.take(len(head))  # written by tape-minded tools; allowed for xz, ignored by gzip
+        else:
+            self._end(
+                DamageReason.TRAILING_DATA, f"something else follows the {self._kind} data: {magic.describe(head)}"
+            )
+
+    def _end(self, reason: DamageReason, what: str) -> None:
+        if self._source.failed:
+            reason, what = DamageReason.READ_ERROR, f"{what}: reading fails, {self._source.failed}"
+        self._ended = True
+        self._log.add(self._produced, reason, f"{what}, near byte {self._source.position} of the compressed file")
+
+
+def open_stream(raw: RawStream, log: DamageLog) -> PlainStream | DecodedStream:
+    """Look at the first bytes and return a stream of what is inside."""
+    source = PlainStream(raw, log)
+    kind = magic.compression(source.peek(magic.HEAD_BYTES))
+    while kind is None and magic.skippable(source.peek(4)):  # pzstd starts so; the frame behind it tells zstd from lz4
+        if not skip_frame(source):
+            break
+        kind = magic.compression(source.peek(magic.HEAD_BYTES))
+    return source if kind is None else DecodedStream(source, kind, log)
+
+
+def skip_frame(source: PlainStream) -> bool:
+    """Pass over a skippable frame; False if the source ends inside it."""
+    header = source.take(8)
+    left = int.from_bytes(header[4:], "little")
+    while left and (data := source.take(min(left, _READ_BYTES))):
+        left -= len(data)
+    return len(header) == 8 and not left

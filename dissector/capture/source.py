@@ -1,0 +1,64 @@
+"""One input that can be opened: a file, or standard input.
+
+Knows names and how to open them; must not know what is inside. Opening fails with an InputError of one clear line.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dissector.errors import InputError
+
+if TYPE_CHECKING:
+    from io import FileIO
+
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Something to read a capture from."""
+
+    name: str
+    """What the user calls it; goes into every message about it."""
+    path: Path | None
+    """None is standard input."""
+
+    @classmethod
+    def of(cls, name: str | os.PathLike[str]) -> Input:
+        """Make an input from a path, or from the string ``-``; a Path("-") is a file of that name."""
+        return cls("standard input", None) if name == STANDARD_INPUT else cls(os.fspath(name), Path(name))
+
+    @property
+    def once(self) -> bool:
+        """Whether its bytes can be read only once: a pipe or a device, so nobody may peek."""
+        if self.path is None:
+            return True
+        try:
+            return not stat.S_ISREG(self.path.stat().st_mode)
+        except OSError as error:
+            raise unusable(self.name, error) from error
+
+    def open(self) -> FileIO:
+        """Open for unbuffered reading."""
+        try:
+            if self.path is None:
+                return open(0, "rb", buffering=0, closefd=False)
+            return self.path.open("rb", buffering=0)
+        except OSError as error:
+            raise unusable(self.name, error) from error
+
+
+def unusable(name: str, error: OSError) -> InputError:
+    """Say in one line why the system refuses an input."""
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{name}: no such file or directory")
+    if isinstance(error, PermissionError):
+        return InputError(f"{name}: permission denied")
+    if isinstance(error, IsADirectoryError):
+        return InputError(f"{name}: is a directory, not a capture")
+    return InputError(f"{name}: {error.strerror or error}")

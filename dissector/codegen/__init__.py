@@ -1,0 +1,48 @@
+"""Files that are derived from the spec: which there are, how to write them, and which have gone stale.
+
+A generator is a module with ``render() -> str``. Adding one is a line in :data:`FILES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+#: Every generated file below the repository's root, and the module that renders it.
+FILES: dict[str, str] = {
+    "docs/protocol.md": "dissector.codegen.reference_page",
+}
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def render(name: str) -> str:
+    """Return what a generated file should hold."""
+    text = importlib.import_module(FILES[name]).render()
+    if not isinstance(text, str):
+        raise TypeError(f"{FILES[name]}.render() did not return text")
+    return text
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """Name the generated files that are missing or hold something else than they should."""
+    return [name for name in FILES if _current(root / name) != render(name)]
+
+
+def write(root: Path = ROOT) -> list[str]:
+    """Bring every stale file up to date, each complete or not at all, and name them."""
+    changed = stale(root)
+    for name in changed:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.new")
+        draft.write_text(render(name), encoding="utf-8", newline="\n")
+        draft.replace(path)
+    return changed
+
+
+def _current(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,209 @@
+"""The tables at the back of the protocol reference: values, names, controls, detection, errata, defects, sources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dissector.codegen.markdown import code, escape, slug, table
+from dissector.explain import supplement
+from dissector.explain.catalogue import Category, number_label, table_category, tables
+from dissector.explain.diagram import draw, offsets
+from dissector.explain.differences import sizes
+from dissector.explain.message_text import span
+from dissector.spec import enums, evidence, registry
+from dissector.spec.model import Body, Dialect, Enumeration, size_of
+from dissector.spec.sources import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dissector.codegen.markdown import Document
+    from dissector.spec.model import Field, Flags
+
+_WIDTH = 80
+
+
+def write(page: Document) -> None:
+    """Add every table."""
+    _write_values(page)
+    _write_frame_infos(page)
+    _write_names(page)
+    _write_controls(page)
+    _write_events(page)
+    _write_detection(page)
+    _write_resynchronisation(page)
+    _write_errata(page)
+    _write_defects(page)
+    page.heading(2, "Sources")
+    page.add(table(("key", "where the facts come from"), [(code(key), escape(text)) for key, text in SOURCES.items()]))
+
+
+def anchor(names: Enumeration | Flags) -> str:
+    """Return the anchor of a table of names."""
+    return slug(_title(names))
+
+
+def _title(names: Enumeration | Flags) -> str:
+    return f"Names: {names.name}"
+
+
+def _field_table(fields: Sequence[Field]) -> str:
+    rows = [(str(offset), str(field.size), code(field.name), escape(field.doc)) for offset, field in offsets(fields)]
+    return table(("offset", "size", "field", "meaning"), rows)
+
+
+def _write_values(page: Document) -> None:
+    page.heading(2, "Values")
+    page.add(
+        "What is behind the key. Where the tables above say *bytes* or nothing, a value is not looked into; fixed "
+        "values are drawn with their messages."
+    )
+    for body, note in supplement.BODIES.items():
+        if body is Body.BYTES:
+            continue
+        page.heading(3, f"Value: {body}")
+        page.add(escape(note.doc))
+        if note.record:
+            page.add(f"Any number of records of {size_of(note.record)} bytes:")
+            page.add("\n".join(("```text", *draw(note.record, _WIDTH), "```")), _field_table(note.record))
+
+
+def _write_frame_infos(page: Document) -> None:
+    page.heading(2, "Frame infos")
+    page.add(escape(supplement.FRAME_INFO_ENCODING))
+    rows = [
+        (
+            str(info.id),
+            code(info.name),
+            info.direction.value,
+            "any" if info.sizes is None else sizes(info.sizes),
+            ", ".join(f"{code(field.name)} ({field.size})" for field in info.fields),
+            escape(info.doc),
+        )
+        for info in enums.FRAME_INFOS
+    ]
+    page.add(table(("id", "name", "in", "size", "fields (bytes)", "meaning"), rows))
+
+
+def _write_names(page: Document) -> None:
+    page.heading(2, "Numbers and flags")
+    page.add("Every number that has a name. Flags are single bits and add up; the others exclude each other.")
+    for names in tables():
+        page.heading(3, _title(names))
+        page.add(escape(names.doc))
+        category = table_category(names)
+        rows = [
+            (
+                code(number_label(category, member.value)),
+                code(member.name),
+                span(member.since, member.until),
+                escape(member.doc),
+            )
+            for member in names.members
+        ]
+        if category is Category.STATUS:
+            rows += [
+                (code(f"0x{family.low:02x}-0x{family.high:02x}"), code(family.name), "", "a family not told apart here")
+                for family in enums.STATUS_RANGES
+            ]
+        page.add(table(("value", "name", "releases", "meaning"), rows))
+
+
+def _write_controls(page: Document) -> None:
+    page.heading(2, "Control keys")
+    page.add("Parameters that `control` (0x5e) sets: the key names one, the value is text.")
+    rows = [
+        (code(key.name), escape(key.values), code(key.pattern), span(key.since, key.until), escape(key.doc))
+        for key in registry.CONTROL_BY_NAME.values()
+    ]
+    page.add(table(("key", "values", "as a pattern", "releases", "meaning"), rows))
+
+
+def _write_events(page: Document) -> None:
+    page.heading(2, "System events")
+    page.add("What `system_event` (0x5f) tells. The key is the name of the scope or collection.")
+    for event in registry.EVENT_BY_ID.values():
+        since = f" {span(event.since, None).capitalize()}." if event.since is not None else ""
+        page.heading(3, f"Event {event.id}: {event.name}")
+        page.add(f"{escape(event.doc)} The key {event.key} be there.{since}")
+        for version, fields in event.versions:
+            if fields is None:
+                page.add(f"Version {version}: FlatBuffers or unknown, shown as bytes.")
+            else:
+                page.add(f"Version {version}, {sizes([size_of(fields)])}:", _field_table(fields))
+
+
+def _write_detection(page: Document) -> None:
+    page.heading(2, "Telling dialect and release")
+    decisive = ", ".join(code(f"0x{opcode:02x}") for opcode in sorted(evidence.DECISIVE_OPCODES))
+    page.add(
+        "Nothing is inferred from ports, and roles never from who connected. A well-formed request with one of the "
+        f"opcodes {decisive} makes a connection UPR; of any other opcode of the protocol two are needed. The first of "
+        "these forms then decides the dialect, and each narrows the releases that can have sent it. The draft shares "
+        "its opcodes with SET to INCREMENT and is believed only when an answer fits a request or a stream message has "
+        "a key."
+    )
+    rows = []
+    for form in evidence.FORMS:
+        known = registry.message(Dialect.DCP, form.opcode)
+        version = f", version byte {form.version}" if form.version is not None else ""
+        rows.append(
+            (
+                code(f"0x{form.opcode:02x}"),
+                code(known.name) if known is not None else "",
+                f"{form.extras}{version}",
+                code(form.dialect) if form.dialect is not None else "",
+                span(form.since, form.until),
+            )
+        )
+    page.add(table(("opcode", "request", "extras", "dialect", "releases"), rows))
+    page.add("Hints about the program at the other end:")
+    hints = [f"- the opaque of an open starts with {code(evidence.GOMEMCACHED_OPEN.hex())}: couchbase/gomemcached"]
+    hints += [
+        f"- the opaque of a no-op, read little-endian, lies above {low:,} and up to {high:,}: {escape(says)}"
+        for low, high, says in evidence.NOOP_COUNTERS
+    ]
+    order = ", ".join(code(key.decode()) for key in evidence.KV_ENGINE_CONTROLS)
+    hints.append(f"- controls in the order {order}: a kv_engine consumer")
+    page.add("\n".join(hints))
+
+
+def _write_resynchronisation(page: Document) -> None:
+    page.heading(2, "Finding frames again")
+    page.add(
+        "After bytes were lost, or when a capture starts in the middle of a connection, a header is believed only "
+        "when all of this holds, and for the header behind its body too:"
+    )
+    page.add(
+        "- the magic is one of those above, and the dialect has the opcode\n"
+        "- framing extras, extras and key together are no longer than the body\n"
+        f"- the body has at most {registry.MAX_BODY // 2**20} MiB\n"
+        "- the extras length is that of a layout of the message\n"
+        f"- the datatype has no bits but {code(f'0x{sum(bit.value for bit in enums.DATATYPES.members):02x}')}\n"
+        f"- a request's vbucket is below {registry.DEFAULT_VBUCKETS}, a response's status has a name"
+    )
+
+
+def _write_errata(page: Document) -> None:
+    page.heading(2, "Errata")
+    page.add("Where the protocol's documents contradict themselves, each other or the servers.")
+    rows = [
+        (erratum.id, escape(erratum.where), escape(erratum.contradiction), escape(erratum.action))
+        for erratum in registry.ERRATUM_BY_ID.values()
+    ]
+    page.add(table(("id", "where", "contradiction", "what is done here"), rows))
+
+
+def _write_defects(page: Document) -> None:
+    page.heading(2, "Defects")
+    page.add("What can be wrong with a single frame. Outputs name these ids, and they do not change.")
+    rows = [
+        (
+            code(defect.id),
+            str(defect.severity),
+            f"{escape(defect.title)}. {escape(defect.doc)}",
+            ", ".join(part for part in (defect.rule, defect.erratum) if part),
+        )
+        for defect in registry.DEFECT_BY_ID.values()
+    ]
+    page.add(table(("id", "severity", "meaning", "rule, erratum"), rows))

@@ -1,0 +1,182 @@
+"""The buffer of IP fragments that wait for the rest of their datagram.
+
+Knows ranges of bytes, limits and packet time; it must not know IP headers. Limits hold by default, the oldest datagram
+goes first, and whatever is thrown away is counted. Of overlapping fragments the first copy wins, byte by byte.
+
+A fragment cut by the snap length covers its whole range on the wire but holds fewer bytes. The datagram still
+completes; what it yields ends at the first missing byte.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dissector.link.counts import Note, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from dissector.link.counts import LinkCounts
+
+# What Python spends on a piece besides its bytes: without it, a flood of tiny fragments would outgrow the limit.
+PIECE_OVERHEAD_BYTES = 160
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentLimits:
+    """How much may wait, and how long by the packets' own clock."""
+
+    datagrams: int = 1024
+    total_bytes: int = 16 << 20
+    datagram_bytes: int = 0xFFFF
+    timeout_ns: int = 30_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One fragment: bytes ``start`` to ``end`` of its datagram, of which ``data`` was captured."""
+
+    start: int
+    end: int
+    data: bytes
+    more: bool
+    protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """A completed datagram: ``length`` bytes on the wire, of which the first ``len(data)`` are known."""
+
+    protocol: int
+    data: bytes
+    length: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A datagram with holes: pieces sorted by start, never overlapping."""
+
+    since_ns: int
+    starts: list[int] = field(default_factory=list)
+    pieces: list[Fragment] = field(default_factory=list)
+    length: int | None = None
+    protocol: int | None = None
+    covered: int = 0
+    fragments: int = 0
+    cost: int = 0
+
+    def contradicts(self, fragment: Fragment) -> bool:
+        """Tell whether a fragment disagrees with the datagram's length as known so far."""
+        if self.length is not None:
+            return fragment.end > self.length or (not fragment.more and fragment.end != self.length)
+        return not fragment.more and bool(self.pieces) and self.pieces[-1].end > fragment.end
+
+    def uncovered(self, fragment: Fragment) -> list[tuple[int, int]]:
+        """Return the ranges of a fragment that no earlier one has."""
+        fresh: list[tuple[int, int]] = []
+        cursor = fragment.start
+        at = max(bisect_right(self.starts, cursor) - 1, 0)
+        while at < len(self.pieces) and self.pieces[at].start < fragment.end:
+            piece = self.pieces[at]
+            if piece.start > cursor:
+                fresh.append((cursor, piece.start))
+            cursor = max(cursor, piece.end)
+            at += 1
+        if cursor < fragment.end:
+            fresh.append((cursor, fragment.end))
+        return fresh
+
+    def add(self, fragment: Fragment, fresh: list[tuple[int, int]]) -> int:
+        """Keep the given ranges of a fragment; return what that costs."""
+        cost = 0
+        for start, end in fresh:
+            data = fragment.data[start - fragment.start : end - fragment.start]
+            at = bisect_right(self.starts, start)
+            self.starts.insert(at, start)
+            self.pieces.insert(at, Fragment(start, end, data, fragment.more, fragment.protocol))
+            self.covered += end - start
+            cost += len(data) + PIECE_OVERHEAD_BYTES
+        self.fragments += 1
+        self.cost += cost
+        if not fragment.more:
+            self.length = fragment.end
+        if fragment.start == 0 and self.protocol is None:
+            self.protocol = fragment.protocol  # RFC 8200 4.5: only the first fragment's next header counts
+        return cost
+
+    def known_prefix(self) -> bytes:
+        """Return the bytes from the start up to the first that was not captured."""
+        known = bytearray()
+        for piece in self.pieces:
+            if len(known) < piece.start:
+                break
+            known += piece.data
+        return bytes(known)
+
+
+class FragmentBuffer:
+    """All datagrams with holes, oldest first, within limits."""
+
+    def __init__(self, counts: LinkCounts, limits: FragmentLimits | None = None) -> None:
+        self._counts = counts
+        self._limits = limits or FragmentLimits()
+        self._waiting: dict[Hashable, _Waiting] = {}
+        self._cost = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held, with what Python spends on keeping them."""
+        return self._cost
+
+    def add(self, key: Hashable, fragment: Fragment, time_ns: int) -> Datagram | Reason:
+        """Take one fragment; return its datagram if that is complete now, else what became of the fragment."""
+        if fragment.end <= fragment.start or (fragment.more and (fragment.end - fragment.start) % 8):
+            return Reason.BAD_HEADER  # RFC 791 3.2, RFC 8200 4.5: all but the last are multiples of 8 bytes
+        if fragment.end > self._limits.datagram_bytes:
+            return Reason.FRAGMENT_OVERSIZE
+        self._expire(time_ns)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            while self._waiting and len(self._waiting) >= self._limits.datagrams:
+                self._evict_oldest()
+            waiting = self._waiting[key] = _Waiting(time_ns)
+        elif waiting.contradicts(fragment):
+            return Reason.BAD_HEADER
+        fresh = waiting.uncovered(fragment)
+        if fresh != [(fragment.start, fragment.end)]:
+            self._counts.note(Note.FRAGMENT_OVERLAP)
+        self._cost += waiting.add(fragment, fresh)
+        if waiting.covered == waiting.length and waiting.protocol is not None:
+            self._forget(key)
+            self._counts.note(Note.FRAGMENT_REASSEMBLED)
+            return Datagram(waiting.protocol, waiting.known_prefix(), waiting.length)
+        while self._cost > self._limits.total_bytes:
+            self._evict_oldest()
+        return Reason.FRAGMENT_HELD
+
+    def finish(self) -> None:
+        """Count what is still incomplete at the end of the capture, and let go of it."""
+        self._counts.note(Note.FRAGMENT_PENDING, sum(waiting.fragments for waiting in self._waiting.values()))
+        self._waiting.clear()
+        self._cost = 0
+
+    def _expire(self, now_ns: int) -> None:
+        """Evict what waited too long. Insertion order stands for age; if clocks jump, the other limits still hold."""
+        while self._waiting:
+            oldest = next(iter(self._waiting.values()))
+            if now_ns - oldest.since_ns <= self._limits.timeout_ns:
+                return
+            self._evict_oldest()
+
+    def _evict_oldest(self) -> None:
+        key = next(iter(self._waiting))
+        self._counts.note(Note.FRAGMENT_EVICTED, self._waiting[key].fragments)
+        self._forget(key)
+
+    def _forget(self, key: Hashable) -> None:
+        self._cost -= self._waiting.pop(key).cost

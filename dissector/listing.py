@@ -1,0 +1,135 @@
+"""Frames as lines for people: what happened, one line per message, safe to print whatever the capture holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dissector import leb128
+from dissector.frames import COLUMNS, FIELD_COLUMNS, NO_END
+from dissector.spec import enums, registry
+from dissector.spec.model import Dialect, Enumeration, Field, Flags
+from dissector.terminal import safe_text
+
+if TYPE_CHECKING:
+    from dissector.terminal import Terminal
+
+_KEY_WIDTH = 48
+_TEXT_WIDTH = 60
+#: Shown only when they are not zero: they are on every mutation and say little.
+_QUIET = frozenset(
+    (
+        "rev_seqno",
+        "item_flags",
+        "expiration",
+        "lock_time",
+        "nmeta",
+        "nru",
+        "collection_length",
+        "delete_time",
+        "deleted",
+    )
+)
+_HEX = frozenset(column.name for column in COLUMNS if column.unsigned) | {"scope_id", "collection_id", "item_flags"}
+_NAMES = {
+    field.name: field
+    for message in registry.MESSAGES
+    if message.dialect is Dialect.DCP
+    for shape in message.shapes()
+    for layout in shape.layouts
+    for field in (*layout.extras, *layout.value)
+}
+
+HEADINGS = f"{'frame':>7} {'seconds':>12} {'conn':>5}   {'message':<20} {'vbucket':>7} {'opaque':>8}  what it says"
+
+
+class Listing:
+    """Lines of one run; numbers connections as they come up and counts time from the first frame."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._connections: dict[str, int] = {}
+        self._start_ns: int | None = None
+
+    def heading(self) -> str:
+        """Return the line above the others."""
+        return self._terminal.heading(HEADINGS)
+
+    def line(self, row: dict[str, Any]) -> str:
+        """Return a frame's line."""
+        if self._start_ns is None:
+            self._start_ns = row["time_ns"]
+        number = self._connections.setdefault(row["connection"], len(self._connections) + 1)
+        seconds = f"{(row['time_ns'] - self._start_ns) / 1e9:.6f}"
+        arrow = "→" if row["direction"] == 0 else "←"
+        name = row["name"] + ("" if not row["response"] else " reply")
+        vbucket = "" if row["vbucket"] is None else str(row["vbucket"])
+        left = f"{row['frame']:>7} {seconds:>12} {number:>5} {arrow} "
+        middle = f"{vbucket:>7} {row['opaque']:08x}  "
+        text = self._terminal.encode(left) + self._style(row, f"{name:<20}") + f" {middle}" + "  ".join(_details(row))
+        trouble = _trouble(row)
+        return f"{text}  {self._terminal.warning(trouble)}".rstrip() if trouble else text.rstrip()
+
+    def _style(self, row: dict[str, Any], text: str) -> str:
+        if row["response"]:
+            return self._terminal.dim(text) if not row["status"] else self._terminal.warning(text)
+        return self._terminal.name(text)
+
+
+def _details(row: dict[str, Any]) -> list[str]:
+    parts = []
+    if row["status"] is not None:
+        parts.append(registry.status_name(row["status"]) or f"status 0x{row['status']:04x}")
+    if row["stream_id"] is not None:
+        parts.append(f"stream_id={row['stream_id']}")
+    for column in FIELD_COLUMNS:
+        value = row[column.name]
+        if value is not None and (value or column.name not in _QUIET):
+            parts.append(f"{column.name}={show(column.name, value)}")
+    if row["collection_id"] is not None:
+        parts.append(f"collection=0x{row['collection_id']:x}")
+    if row["key"] is not None:
+        in_front = row["collection_id"] is not None and row["event"] is None
+        key = row["key"][len(leb128.pack(row["collection_id"])) :] if in_front else row["key"]
+        parts.append(f"key={_short(key, _KEY_WIDTH)}")
+    if row["features"] is not None:
+        parts.append(f"features={','.join(_feature(code) for code in row['features'])}")
+    if row["failover_log"]:
+        log = ", ".join(f"{entry['vbucket_uuid'] % 2**64:x}@{entry['seqno']}" for entry in row["failover_log"][:4])
+        parts.append(f"failover_log=[{log}{', …' if len(row['failover_log']) > 4 else ''}]")
+    if row["text"] is not None:
+        parts.append(f"value={_short(row['text'], _TEXT_WIDTH)}")
+    elif row["value_length"] and row["failover_log"] is None and row["features"] is None:
+        parts.append(f"{row['value_length']} bytes")
+    return parts
+
+
+def show(name: str, value: int) -> str:
+    """Write a field's number with its name or flags, where it has any."""
+    field: Field | None = _NAMES.get(name)
+    names = field.names if field is not None else None
+    if isinstance(names, Enumeration):
+        member = names.member(value)
+        return member.name if member is not None else str(value)
+    if isinstance(names, Flags):
+        known = names.names(value)
+        rest = names.unknown(value)
+        return "|".join((*known, *([hex(rest)] if rest else []))) or "0"
+    if name in _HEX:
+        return f"0x{value % 2**64:x}"
+    return "no end" if value == NO_END else str(value)
+
+
+def _feature(code: int) -> str:
+    known = enums.FEATURES.member(code)
+    return known.name if known is not None else hex(code)
+
+
+def _short(data: bytes | str, width: int) -> str:
+    text = safe_text(data)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _trouble(row: dict[str, Any]) -> str:
+    parts = list(row["defects"])
+    parts += [f"{name}={row[name]}" for name in ("gap", "skipped", "missing") if row[name]]
+    return "[" + " ".join(parts) + "]" if parts else ""
