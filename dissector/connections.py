@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dissector.dialect import Detector
 from dissector.framing import Framer, RawFrame, State
 from dissector.limits import Limits
-from dissector.link.flows import flow_of, reverse_key
+from dissector.link.flows import Flow, flow_of, reverse_key
 from dissector.link.segments import ACK, FIN, RST, SYN
 from dissector.ports import DEFAULT_PORTS
 from dissector.reassembly import Direction, Gap
@@ -69,16 +69,28 @@ class Connection:
     last_ns: int = 0
     reset: bool = False
     id: str = ""
+    _flows: tuple[Flow, Flow] | None = None
 
     def __post_init__(self) -> None:
         ends = sorted((self.key, reverse_key(self.key)))
         digest = hashlib.blake2b(ends[0] + self.start_ns.to_bytes(8, "big", signed=True), digest_size=8)
         self.id = digest.hexdigest()
 
+    def flow(self, side: int) -> Flow:
+        """Return addresses and ports of a direction."""
+        if self._flows is None:
+            self._flows = (flow_of(self.key), flow_of(reverse_key(self.key)))
+        return self._flows[side]
+
+    @property
+    def ignored(self) -> bool:
+        """Tell whether both directions speak another protocol: nothing of it is looked at any more."""
+        return self.framers[0].state is State.IGNORE and self.framers[1].state is State.IGNORE
+
     @property
     def closed(self) -> bool:
-        """Tell whether nothing more is to come."""
-        return self.reset or all(direction.finished for direction in self.directions)
+        """Tell whether nothing more is to come, or to be wanted."""
+        return self.reset or self.ignored or all(direction.finished for direction in self.directions)
 
 
 @dataclass(slots=True)
@@ -114,6 +126,8 @@ class Connections:
 
     def take(self, connection: Connection, side: int, segment: Segment) -> None:
         """Take a segment of a known connection."""
+        if connection.ignored and not segment.flags & SYN:
+            return
         direction = connection.directions[side]
         offset_of_data = segment.seq
         if segment.flags & SYN:

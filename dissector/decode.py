@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dissector import leb128, values
 from dissector.frame_infos import read_frame_infos
 from dissector.message import Decoded, Defect, FieldValue, Header, Value
-from dissector.spec import enums, registry
+from dissector.spec import draft, enums, headers, registry
 from dissector.spec.model import (
     Body,
     CasRule,
@@ -31,9 +31,8 @@ from dissector.values import check_names
 if TYPE_CHECKING:
     from dissector.spec.model import Field
 
-_STREAM_ID_TAG = enums.STREAM_ID_INFO << 4 | 2  # 0x22: the id and its two bytes
-_STREAM_ID_SIZE = 3
-_OVERSTATED = 8  # E-12
+_STREAM_ID_TAG, _STREAM_ID_SIZE = headers.STREAM_ID_TAG, headers.STREAM_ID_SIZE
+_OVERSTATED = draft.OVERSTATED  # E-12
 _ERROR_ANSWER = Shape(layouts=(), key=Presence.MAY, value=Presence.MAY, body=Body.TEXT)
 
 
@@ -389,10 +388,11 @@ class _Reader:
             return
         event = registry.EVENT_BY_ID.get(numbers["event"])
         if event is None:
-            self.report("enum-out-of-range", f"event is {numbers['event']}")
-            return
+            return  # reported with the field
         if event.key is Presence.MUST and not key:
             self.report("key-missing", f"{event.name} has a name")
+        if event.key is Presence.MUST_NOT and key:
+            self.report("key-unexpected", f"{event.name} has {len(key)} bytes")
         versions = dict(event.versions)
         version = numbers["event_version"]
         if version not in versions:

@@ -22,6 +22,7 @@ _COLLECTIONS = enums.COLLECTIONS_FEATURE.to_bytes(2, "big")
 _OPEN, _ADD_STREAM, _NOOP, _CONTROL, _HELLO = (
     registry.named(Dialect.DCP, name).opcode for name in ("open", "add_stream", "noop", "control", "hello")
 )
+_OPEN_EXTRAS, _OPEN_FLAGS_AT = registry.OPEN_EXTRAS, registry.OPEN_FLAGS_AT
 _SENDERS = {known.opcode: known.sender for known in registry.MESSAGES if known.dialect is Dialect.DCP}
 _ENOUGH = 2
 #: More draft-like requests than this are not remembered: a hostile capture must not fill the memory.
@@ -59,7 +60,6 @@ class Detector:
     _count: int = 0
     _weight: int = 0  #: frames that only UPR can explain; :data:`_ENOUGH` make it UPR
     _form: Dialect | None = None
-    _draft: bool = False
     _era: Release | None = None
     _until: Release | None = None
     _asked: dict[bytes, int] = field(default_factory=dict)  #: draft-like requests: id to vbucket
@@ -93,11 +93,14 @@ class Detector:
         """Return the dialect as the frames so far show it."""
         if self.forced is not None:
             return self.forced
-        if self._draft:
-            return Dialect.DRAFT
         if self._form is not None:
             return self._form
         return Dialect.DCP if self._weight >= _ENOUGH else Dialect.MEMCACHED
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether no further frame can change the dialect; a HELLO may still change :attr:`collections`."""
+        return self.forced is not None or self._form is not None
 
     def verdict(self) -> Verdict:
         """Say what the frames so far show, and why."""
@@ -130,7 +133,7 @@ class Detector:
             )
             if answered or (header.opcode == evidence.DRAFT_STREAM_MESSAGE and header.key_length > 0):
                 self._note(number, f"draft: {spec.name}")
-                self._draft = True
+                self._form = self._form or Dialect.DRAFT
 
     def _feed_hello(self, direction: int, header: Header, frame: bytes, request: bool) -> None:
         if request:
@@ -160,7 +163,7 @@ class Detector:
                 self._decide(number, form, says)
         if header.flexible:
             self._narrow(evidence.FLEXIBLE_SINCE, None)
-        self._learn_role(direction, opcode, body)
+        self._learn_role(direction, opcode, extras, body)
         self._learn_program(number, header, body)
 
     def _decide(self, number: int, form: evidence.Form, says: str) -> None:
@@ -178,10 +181,10 @@ class Detector:
         if until is not None and (self._until is None or until < self._until):
             self._until = until
 
-    def _learn_role(self, direction: int, opcode: int, body: bytes) -> None:
+    def _learn_role(self, direction: int, opcode: int, extras: int, body: bytes) -> None:
         other = 1 - direction
-        if opcode == _OPEN:
-            flags = int.from_bytes(body[4:8], "big")
+        if opcode == _OPEN and extras == _OPEN_EXTRAS:
+            flags = int.from_bytes(body[_OPEN_FLAGS_AT:_OPEN_EXTRAS], "big")
             # The flag names the role of the *receiver*.
             self.producer = other if flags & enums.OPEN_FLAGS.bit("producer") else direction
             if flags & enums.OPEN_FLAGS.bit("include_delete_times"):

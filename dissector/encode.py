@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissector.message import Header
-from dissector.spec import registry
+from dissector.spec import headers, registry
 from dissector.spec.model import Dialect, Direction
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dissector.spec.model import Field, Layout, Message, Shape
 
-_NIBBLE = 0x0F
+_ESCAPE = headers.FRAME_INFO_ESCAPE
 
 
 def encode(
@@ -85,8 +85,8 @@ def pack_fields(declared: tuple[Field, ...], numbers: Mapping[str, int]) -> byte
 
 def pack_frame_info(number: int, data: bytes) -> bytes:
     """Write one object of the framing extras; ids and sizes from 15 on take a byte of their own."""
-    head = min(number, _NIBBLE) << 4 | min(len(data), _NIBBLE)
-    more = [rest - _NIBBLE for rest in (number, len(data)) if rest >= _NIBBLE]
+    head = min(number, _ESCAPE) << headers.FRAME_INFO_ID_SHIFT | min(len(data), _ESCAPE)
+    more = [rest - _ESCAPE for rest in (number, len(data)) if rest >= _ESCAPE]
     return bytes([head, *more]) + data
 
 

@@ -35,7 +35,7 @@ _HIDDEN = frozenset(("reserved", "unused", "padding", "sequence_number", "commit
 
 FAILOVER_LOG_TYPE = pa.list_(pa.struct([("vbucket_uuid", pa.int64()), ("seqno", pa.int64())]))
 
-_IDENTITY: tuple[Column, ...] = (
+IDENTITY_COLUMNS: tuple[Column, ...] = (
     Column("frame", pa.int64(), "number of the frame in this run, from 1, in the order they were complete"),
     Column("capture", pa.string(), "capture file of the last packet"),
     Column(
@@ -67,7 +67,7 @@ _IDENTITY: tuple[Column, ...] = (
     Column("missing", pa.int64(), "bytes of this frame itself that are not there"),
 )
 
-_HEADER: tuple[Column, ...] = (
+HEADER_COLUMNS: tuple[Column, ...] = (
     Column(
         "dialect", pa.string(), "draft, upr-proto, upr, dcp or memcached: as the connection's frames so far show it"
     ),
@@ -91,7 +91,7 @@ _HEADER: tuple[Column, ...] = (
     Column("stream_id", pa.int32(), "stream id of the framing extras"),
 )
 
-_CONTENT: tuple[Column, ...] = (
+CONTENT_COLUMNS: tuple[Column, ...] = (
     Column("key", pa.binary(), "key as on the wire"),
     Column("collection_id", pa.int64(), "collection id in front of a document key, or of a system event"),
     Column("key_hash", pa.int64(), "XXH3 hash of the key", unsigned=True),
@@ -105,7 +105,7 @@ _CONTENT: tuple[Column, ...] = (
 
 
 def _field_columns() -> tuple[Column, ...]:
-    named = {column.name for column in (*_IDENTITY, *_HEADER, *_CONTENT)}
+    named = {column.name for column in (*IDENTITY_COLUMNS, *HEADER_COLUMNS, *CONTENT_COLUMNS)}
     columns: dict[str, Column] = {}
     for message in registry.MESSAGES:
         if message.dialect is Dialect.MEMCACHED:
@@ -131,7 +131,7 @@ def _column(field: Field) -> Column:
 
 
 FIELD_COLUMNS = _field_columns()
-COLUMNS: tuple[Column, ...] = (*_IDENTITY, *_HEADER, *FIELD_COLUMNS, *_CONTENT)
+COLUMNS: tuple[Column, ...] = (*IDENTITY_COLUMNS, *HEADER_COLUMNS, *FIELD_COLUMNS, *CONTENT_COLUMNS)
 SCHEMA = pa.schema([pa.field(column.name, column.type, metadata={"doc": column.doc}) for column in COLUMNS])
 UNSIGNED = frozenset(column.name for column in COLUMNS if column.unsigned)
 

@@ -100,6 +100,7 @@ class Framer:
         if self._open is not None:
             frame = self._open
             taken = min(len(data), frame.end - offset)
+            frame.first = min(frame.first, piece.packet)  # it may have been held since before the gap was given up
             if piece.packet > frame.last:
                 frame.last, frame.time_ns = piece.packet, piece.time_ns
             offset += taken
@@ -153,9 +154,10 @@ class Framer:
         """Let go of the bytes of an unfinished frame or search: too much is held over all connections."""
         if self.state is State.WALK:
             self._pass_over()
-        else:
+        elif self.state is not State.IGNORE:
             self._searched += len(self.buffer)
             self._skip(len(self.buffer))
+            self.state = State.SEARCH  # what comes next is no longer the very first header
 
     def _advance(self, out: list[RawFrame], *, final: bool) -> None:
         while self.buffer:
@@ -168,7 +170,9 @@ class Framer:
 
     def _try(self, *, final: bool) -> bool:
         """Look at the very first header; return True when there is something to go on with."""
-        if len(self.buffer) < HEADER_SIZE and not final and self.buffer[0] in headers.MAGICS:
+        # A gap that comes before anything can be told is no sign of another protocol.
+        undecided = len(self.buffer) < HEADER_SIZE and self.buffer[0] in headers.MAGICS
+        if undecided and not final:
             return False
         if len(self.buffer) >= HEADER_SIZE and headers.is_legal(self.buffer):
             self.state = State.WALK
@@ -176,14 +180,15 @@ class Framer:
         if len(self.buffer) >= HEADER_SIZE and headers.is_plausible(self.buffer):
             # Not one of ours, but it may be a broken one: the next header decides.
             second = headers.frame_length(self.buffer)
-            if len(self.buffer) < second + HEADER_SIZE and not final:
+            undecided = len(self.buffer) < second + HEADER_SIZE
+            if undecided and not final:
                 return False
             if len(self.buffer) == second or (
                 len(self.buffer) >= second + HEADER_SIZE and headers.is_plausible(self.buffer, second)
             ):
                 self.state = State.WALK
                 return True
-        self.state = State.SEARCH if self.forced else State.IGNORE
+        self.state = State.SEARCH if self.forced or undecided else State.IGNORE
         if self.state is State.IGNORE:
             self._skip(len(self.buffer))
         return self.state is State.SEARCH
@@ -232,6 +237,7 @@ class Framer:
         self._drop(at)
         if lost:
             self.state = State.SEARCH
+            self._skip(1)  # a header that is legal but announces too much would be found again and again
         return lost
 
     def _emit(self, out: list[RawFrame], at: int, length: int) -> None:
@@ -246,12 +252,7 @@ class Framer:
 
     def _carriers(self, start: int, end: int) -> tuple[int, int, int, int | None]:
         """Return first and last packet of a span, the time of the last, and what the first byte's acknowledged."""
-        marks = self.marks
-        index = 0
-        while index + 1 < len(marks) and marks[index + 1].offset <= start:
-            index += 1
-        if index:
-            del marks[:index]  # frames come in order: what is before this one is not asked for again
+        marks = self._marks_from(start)
         lowest, highest = marks[0], marks[0]
         for mark in marks[1:]:
             if mark.offset >= end:
@@ -259,6 +260,20 @@ class Framer:
             lowest = min(lowest, mark, key=_packet)
             highest = max(highest, mark, key=_packet)
         return lowest.packet, highest.packet, highest.time_ns, marks[0].acked
+
+    def _marks_from(self, start: int) -> list[Mark]:
+        """Forget the packets before the one with this byte: frames come in order, nobody asks for them again."""
+        marks = self.marks
+        index = 0
+        while index + 1 < len(marks) and marks[index + 1].offset <= start:
+            index += 1
+        del marks[:index]
+        return marks
+
+    def first_mark(self) -> tuple[int, int | None] | None:
+        """Return the first packet of the unfinished frame, and what the one with its first byte acknowledged."""
+        marks = self._marks_from(self.position)
+        return (min(mark.packet for mark in marks), marks[0].acked) if marks else None
 
     def _pass_over(self) -> None:
         """Go on with a frame whose header was read without holding all of it."""

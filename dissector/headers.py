@@ -11,16 +11,17 @@ import re
 import struct
 from typing import NamedTuple
 
-from dissector.spec import enums, registry
+from dissector.spec import enums, evidence, registry
 from dissector.spec.model import Dialect, Direction, Message, Presence, Shape
 
 _HEAD = struct.Struct(">BBHBBHI").unpack_from
 HEADER_SIZE = registry.HEADER_SIZE
-_MAX_ANSWER_EXTRAS = 24  # more than any response has: refusals may carry what the tables do not list
+_MAX_ANSWER_EXTRAS = evidence.MAX_ANSWER_EXTRAS
 _REQUESTS = bytes(magic.value for magic in enums.MAGICS if magic.direction is Direction.REQUEST)
 _RESPONSES = bytes(magic.value for magic in enums.MAGICS if magic.direction is Direction.RESPONSE)
 _FLEXIBLE = frozenset(magic.value for magic in enums.MAGICS if magic.flexible)
 _PUSHES = frozenset(magic.value for magic in enums.MAGICS if magic.server_push)
+_MAX_DATATYPE = sum(bit.value for bit in enums.DATATYPES.members)
 _TOP_BODY_BYTE = registry.MAX_BODY >> 24
 _TOP_VBUCKET_BYTE = (registry.DEFAULT_VBUCKETS - 1) >> 8
 _KNOWN_STATUSES = frozenset(member.value for member in enums.STATUSES.members)
@@ -57,12 +58,14 @@ _PUSH_RULES = _request_rules([message for message in _TABLES if message.server_p
 _OPCODES = frozenset(message.opcode for message in _TABLES)
 
 _CANDIDATE = re.compile(
-    rb"(?s)(?=[%b]....[\x00-\x07][\x00-%b].[\x00-%b]|[%b]....[\x00-\x07]..[\x00-%b])"
+    rb"(?s)(?=[%b]....[\x00-%b][\x00-%b].[\x00-%b]|[%b]....[\x00-%b]..[\x00-%b])"
     % (
         re.escape(_REQUESTS),
+        re.escape(bytes([_MAX_DATATYPE])),
         re.escape(bytes([_TOP_VBUCKET_BYTE])),
         re.escape(bytes([_TOP_BODY_BYTE])),
         re.escape(_RESPONSES),
+        re.escape(bytes([_MAX_DATATYPE])),
         re.escape(bytes([_TOP_BODY_BYTE])),
     )
 )
@@ -71,7 +74,7 @@ _CANDIDATE = re.compile(
 def is_legal(data: bytes | bytearray, at: int = 0) -> bool:
     """Tell whether a strictly legal header starts here; the caller has made sure of 24 bytes."""
     magic, opcode, key_word, extras, datatype, number, body = _HEAD(data, at)
-    if magic not in MAGICS or datatype > 7 or body > registry.MAX_BODY:
+    if magic not in MAGICS or datatype > _MAX_DATATYPE or body > registry.MAX_BODY:
         return False
     framing, key = (key_word >> 8, key_word & 0xFF) if magic in _FLEXIBLE else (0, key_word)
     value = body - framing - extras - key
@@ -111,8 +114,7 @@ class Search(NamedTuple):
     at: int  #: start of the frame; if not found, everything before this has been ruled out
 
 
-#: Headers in a row that are believed: the values of documents may be captures of memcached traffic themselves.
-CONFIRM = 3
+CONFIRM = evidence.CONFIRM_HEADERS
 
 
 def find_frame(data: bytes | bytearray, start: int, *, final: bool) -> Search:

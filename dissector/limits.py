@@ -11,7 +11,7 @@ MIB = 1 << 20
 class Limits:
     """Bounds of reassembly and framing; the defaults keep a hostile capture well under a gigabyte."""
 
-    out_of_order_bytes: int = 8 * MIB
+    out_of_order_bytes: int = 16 * MIB
     """Held behind a hole in one direction before the hole is given up; more than any usual TCP window."""
     out_of_order_total: int = 64 * MIB
     """The same over all connections; the direction that holds the most gives up first."""

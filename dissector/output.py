@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dissector.errors import UsageError
 from dissector.frames import SCHEMA, UNSIGNED
@@ -17,8 +19,8 @@ from dissector.frames import SCHEMA, UNSIGNED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORMATS = ("text", "ndjson", "csv", "parquet", "arrow")
 _HEX = "hex:"
+_ROW_GROUP = 1 << 16
 
 
 class Writer(Protocol):
@@ -41,6 +43,10 @@ def destination(path: str | None) -> Iterator[IO[bytes]]:
     final = Path(path)
     if final.is_dir():
         raise UsageError(f"{path}: is a directory (-o wants the name of a file)")
+    if final.exists() and not final.is_file():  # a device or a pipe: nothing to rename
+        with final.open("wb") as stream:
+            yield stream
+        return
     partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
     try:
         stream = partial.open("xb")
@@ -55,15 +61,15 @@ def destination(path: str | None) -> Iterator[IO[bytes]]:
         raise
 
 
-def open_writer(kind: str, stream: IO[bytes]) -> Writer:
-    """Make the writer of a format."""
+def open_writer(kind: str, stream: IO[bytes], schema: pa.Schema = SCHEMA) -> Writer:
+    """Make the writer of a format for rows of this schema."""
     if kind == "ndjson":
         return NdjsonWriter(stream)
     if kind == "csv":
-        return CsvWriter(stream)
+        return CsvWriter(stream, schema)
     if kind == "parquet":
-        return ParquetWriter(stream)
-    return ArrowWriter(stream)
+        return ParquetWriter(stream, schema)
+    return ArrowWriter(stream, schema)
 
 
 class NdjsonWriter:
@@ -107,45 +113,73 @@ def text_of(data: bytes) -> str:
 
 
 class CsvWriter:
-    """Comma-separated values with a header line; lists are joined by spaces."""
+    """Comma-separated values with a header line; lists are joined by spaces, bytes are written as in NDJSON."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        import csv  # noqa: PLC0415 - only this writer needs it
-        import io  # noqa: PLC0415
+    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
+        import pyarrow.csv as pacsv  # noqa: PLC0415 - only this writer needs it
 
-        self._text = io.TextIOWrapper(stream, "utf-8", newline="", write_through=True, errors="backslashreplace")
-        self._rows = csv.DictWriter(self._text, SCHEMA.names, lineterminator="\n")
-        self._rows.writeheader()
+        self._schema = pa.schema([(field.name, _csv_type(field)) for field in schema])
+        self._writer = pacsv.CSVWriter(stream, self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        self._rows.writerows({name: _cell(name, value) for name, value in row.items()} for row in batch.to_pylist())
+        columns = [_csv_column(field.name, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
     def close(self) -> None:
-        """Leave the stream to its owner."""
-        self._text.flush()
-        self._text.detach()
+        """Write what is still in the buffers."""
+        self._writer.close()
 
 
-def _cell(name: str, value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        if name == "failover_log":
-            return " ".join(f"{entry['vbucket_uuid'] % 2**64}@{entry['seqno']}" for entry in value)
-        return " ".join(str(entry) for entry in value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return _plain(name, value)
+def _csv_type(field: pa.Field) -> pa.DataType:
+    if field.name in UNSIGNED:
+        return pa.uint64()
+    is_text = pa.types.is_binary(field.type) or pa.types.is_list(field.type)
+    return pa.string() if is_text else field.type
+
+
+def _csv_column(name: str, column: pa.Array) -> pa.Array:
+    if name in UNSIGNED:
+        return column.view(pa.uint64())
+    if pa.types.is_binary(column.type):
+        return _text_column(column)
+    if not pa.types.is_list(column.type):
+        return column
+    if name == "defects":
+        return pc.binary_join(column, " ")
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.string())
+    return pa.array([None if value is None else _joined(name, value) for value in column.to_pylist()], pa.string())
+
+
+def _joined(name: str, value: list[Any]) -> str:
+    if name == "failover_log":
+        return " ".join(f"{entry['vbucket_uuid'] % 2**64}@{entry['seqno']}" for entry in value)
+    return " ".join(str(entry) for entry in value)
+
+
+def _text_column(column: pa.Array) -> pa.Array:
+    """Turn bytes into text; printable ASCII, the usual case, is text already."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.string())
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    characters = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] if data is not None else np.empty(0, np.uint8)
+    if ((characters >= 0x20) & (characters < 0x7F)).all():
+        text = column.cast(pa.string())
+        if not pc.any(pc.starts_with(text, _HEX)).as_py():
+            return text
+    return pa.array([None if value is None else text_of(value) for value in column.to_pylist()], pa.string())
 
 
 class ParquetWriter:
     """Parquet with zstd compression."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - takes a while to load
 
-        self._writer = pq.ParquetWriter(stream, SCHEMA, compression="zstd")
+        self._writer = pq.ParquetWriter(stream, schema, compression="zstd")
+        self._schema = schema
         self._pending: list[pa.RecordBatch] = []
         self._rows = 0
 
@@ -153,7 +187,7 @@ class ParquetWriter:
         """Write the rows of a batch; small batches are put together, as row groups have a cost."""
         self._pending.append(batch)
         self._rows += batch.num_rows
-        if self._rows >= 1 << 16:
+        if self._rows >= _ROW_GROUP:
             self._flush()
 
     def close(self) -> None:
@@ -163,15 +197,15 @@ class ParquetWriter:
 
     def _flush(self) -> None:
         if self._pending:
-            self._writer.write_table(pa.Table.from_batches(self._pending, SCHEMA), row_group_size=1 << 20)
+            self._writer.write_table(pa.Table.from_batches(self._pending, self._schema))
         self._pending, self._rows = [], 0
 
 
 class ArrowWriter:
     """The Arrow IPC stream format, which can be written to a pipe and read from one."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._writer = pa.ipc.new_stream(stream, SCHEMA)
+    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
+        self._writer = pa.ipc.new_stream(stream, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""

@@ -20,7 +20,7 @@ from dissector.limits import SEGMENT_OVERHEAD
 
 _WRAP = 1 << 32
 #: No TCP window is larger, so a segment from further back is not old: it is beyond a gap of more than 3 GiB.
-_OLDEST = 1 << 30
+OLDEST_BYTES = 1 << 30
 
 
 class Piece(NamedTuple):
@@ -59,7 +59,7 @@ class Held(NamedTuple):
 def unwrap(number: int, near: int) -> int:
     """Return the distance of a 32-bit number from another: up to 1 GiB back, else forward."""
     forward = (number - near) % _WRAP
-    return forward if forward < _WRAP - _OLDEST else forward - _WRAP
+    return forward if forward < _WRAP - OLDEST_BYTES else forward - _WRAP
 
 
 @dataclass(slots=True)

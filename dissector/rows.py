@@ -9,7 +9,6 @@ import xxhash
 from dissector.connections import packet_of
 from dissector.decode import decode
 from dissector.frames import COLUMNS, FIELD_COLUMNS, TEXT_LIMIT, signed, signed_pattern
-from dissector.link.flows import flow_of, reverse_key
 from dissector.spec.model import Body, Direction
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from dissector.framing import RawFrame
     from dissector.message import Decoded
     from dissector.run import Options
+    from dissector.spec.model import Dialect
 
 Row = dict[str, Any]
 _FIELD_NAMES = frozenset(column.name for column in FIELD_COLUMNS) | {"collection_id", "stream_id"}
@@ -31,17 +31,23 @@ def row_of(
     """Decode a frame and lay it out as a row."""
     detector = connection.detector
     detector.feed(side, frame.data)
-    decoded = decode(
-        detector.dialect, frame.data, collections=detector.collections, redact=options.redact, inspect=False
-    )
-    row = {**_EMPTY, **_place(connection, side, frame, number, captures), **_header(decoded)}
-    row.update(_fields(decoded))
-    row.update(_content(decoded, frame, options))
-    return row
+    decoded = decode_for_row(detector.dialect, frame.data, options, collections=detector.collections)
+    content = content_of(decoded, frame.data, frame.missing, options)
+    return {**_EMPTY, **_place(connection, side, frame, number, captures), **content}
+
+
+def decode_for_row(dialect: Dialect, data: bytes, options: Options, *, collections: bool) -> Decoded:
+    """Decode a frame as rows want it: documents are not looked into."""
+    return decode(dialect, data, collections=collections, redact=options.redact, inspect=False)
+
+
+def content_of(decoded: Decoded, data: bytes, missing: int, options: Options) -> Row:
+    """Lay out everything of a decoded frame that does not depend on where it came from."""
+    return {**_header(decoded), **_fields(decoded), **_content(decoded, data, missing, options)}
 
 
 def _place(connection: Connection, side: int, frame: RawFrame, number: int, captures: Sequence[str]) -> Row:
-    flow = flow_of(connection.key if side == 0 else reverse_key(connection.key))
+    flow = connection.flow(side)
     capture_first, packet_first = packet_of(frame.packet_first)
     capture_last, packet_last = packet_of(frame.packet_last)
     return {
@@ -105,16 +111,16 @@ def _fields(decoded: Decoded) -> Row:
     return row
 
 
-def _content(decoded: Decoded, frame: RawFrame, options: Options) -> Row:
+def _content(decoded: Decoded, data: bytes, missing: int, options: Options) -> Row:
     value = decoded.value
     header = decoded.header
     key_there = header is not None and len(decoded.key) == header.key_length > 0
-    value_there = not frame.missing and not value.redacted and value.length > 0
-    raw = frame.data[value.offset : value.offset + value.length] if value_there else b""
+    value_there = not missing and not value.redacted and value.length > 0
+    raw = data[value.offset : value.offset + value.length] if value_there else b""
     row: Row = {
         "key": decoded.key if key_there else None,
-        "key_hash": _hash(decoded.key) if key_there else None,
-        "value_hash": _hash(raw) if value_there else None,
+        "key_hash": hash_of(decoded.key) if key_there else None,
+        "value_hash": hash_of(raw) if value_there else None,
         "value": raw if value_there and options.values else None,
         "defects": list(decoded.defect_ids()),
     }
@@ -122,7 +128,7 @@ def _content(decoded: Decoded, frame: RawFrame, options: Options) -> Row:
         row["collection_id"] = decoded.collection_id
     if value_there and value.kind in (Body.TEXT, Body.JSON):
         row["text"] = raw[:TEXT_LIMIT].decode("utf-8", "replace")
-    if value.kind is Body.FAILOVER_LOG and not frame.missing:
+    if value.kind is Body.FAILOVER_LOG and not missing:
         row["failover_log"] = [
             {
                 "vbucket_uuid": signed_pattern(entry["vbucket_uuid"]),
@@ -130,10 +136,11 @@ def _content(decoded: Decoded, frame: RawFrame, options: Options) -> Row:
             }
             for entry in value.records
         ]
-    if value.kind is Body.FEATURES and not frame.missing:
+    if value.kind is Body.FEATURES and not missing:
         row["features"] = [entry["feature"] for entry in value.records]
     return row
 
 
-def _hash(data: bytes) -> int:
+def hash_of(data: bytes) -> int:
+    """Return the hash that key_hash and value_hash hold."""
     return signed_pattern(xxhash.xxh3_64_intdigest(data))

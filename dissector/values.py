@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from dissector.message import FieldValue, Metadata, Record, Value
-from dissector.spec import enums, fields, registry
+from dissector.spec import bodies, enums, fields, registry
 from dissector.spec.model import Body, Enumeration, Flags, size_of
 
 if TYPE_CHECKING:
@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 
     Report = Callable[[str, str], None]  #: defect id, detail
 
-#: What a compressed value may expand to. Servers hold documents of 20 MiB with 1 MiB of xattrs.
-INFLATE_LIMIT = 30 * 1024 * 1024
+#: What a compressed value may expand to: no more than a frame could carry.
+INFLATE_LIMIT = registry.MAX_BODY
 
 _JSON, _SNAPPY, _XATTR = (enums.DATATYPES.bit(name) for name in ("json", "snappy", "xattr"))
-_RECORDS: dict[Body, tuple[Field, ...]] = {
-    Body.FAILOVER_LOG: fields.FAILOVER_ENTRY,
-    Body.VBUCKET_SEQNOS: fields.VBUCKET_SEQNO_ENTRY,
-    Body.FEATURES: fields.FEATURE_ENTRY,
-}
 _U32 = struct.Struct(">I")
 
 
@@ -80,8 +75,8 @@ def read_value(
         return _document(raw, offset, report, datatype, nmeta, whole, inspect, inflate_limit)
     records: tuple[Record, ...] = ()
     is_json = False
-    if kind in _RECORDS:
-        records = _list(_RECORDS[kind], raw, offset, report if whole else _silent)
+    if kind in bodies.RECORDS:
+        records = _list(bodies.RECORDS[kind], raw, offset, report if whole else _silent)
     elif kind is Body.CACHE_TRANSFER:
         records = _cache_records(raw, offset, report if whole else _silent)
     elif kind is Body.JSON and raw and whole:
@@ -232,7 +227,7 @@ def _cache_records(raw: bytes, offset: int, report: Report) -> tuple[Record, ...
             break
         key_end = position + head + record["key_length"]
         value_end = key_end + record["value_length"]
-        if value_end > len(raw) or not 2 <= record["key_length"] <= registry.MAX_KEY:
+        if value_end > len(raw) or not fields.CACHE_KEY_MIN <= record["key_length"] <= registry.MAX_KEY:
             report("records-malformed", f"the record at byte {position} does not fit")
             break
         records.append(Record(values, raw[position + head : key_end], raw[key_end:value_end]))

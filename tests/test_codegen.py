@@ -10,8 +10,8 @@ import pytest
 from dissector import codegen
 from dissector.codegen import __main__ as command
 from dissector.codegen import markdown, reference_page
-from dissector.spec import dcp, enums, evidence, registry
-from dissector.spec.model import Release
+from dissector.spec import bodies, dcp, dialects, enums, evidence, headers, registry, topics
+from dissector.spec.model import Body, Release
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,6 +88,28 @@ def test_everything_in_the_spec_is_on_the_page(page: str) -> None:
             for layout in shape.layouts:
                 for field in (*layout.extras, *layout.value):
                     assert f"| `{field.name}` | {markdown.escape(field.doc)}" in page
+        for refusal in message.refusals:
+            assert f" | {markdown.escape(refusal.doc)} |" in page
+        for shape in message.shapes():
+            for key in shape.json_keys:
+                assert f"| `{key.name}` | {key.type} |" in page
+                assert all(f"| `{key.name}.{member.name}` | {member.type} |" in page for member in key.members)
+        assert markdown.escape(message.reply_doc) in page
+    for topic in topics.TOPICS:
+        assert all(markdown.escape(paragraph) in page for paragraph in topic.paragraphs)
+        assert all(f". {markdown.escape(step)}" in page for step in topic.steps)
+    for dialect in dialects.DIALECTS:
+        assert markdown.escape(dialect.doc) in page
+        assert all(f"- {markdown.escape(change)}" in page for change in dialect.changes)
+    for form in headers.HEADERS:
+        section = page.partition(f"\n### {form.name.capitalize()}\n")[2].partition("\n### ")[0]
+        assert re.findall(r"^\| (\d+) \| \d+ \| `(\w+)`", section, re.MULTILINE) == [
+            (str(offset), field.name) for offset, field in form.places
+        ]
+    for body in bodies.BODIES.values():
+        assert body.body is Body.BYTES or markdown.escape(body.doc) in page
+    for member in enums.STATUSES.members:
+        assert all(f"`{alias}`" in page for alias in member.aliases)
     for table in (enums.STATUSES, enums.OPEN_FLAGS, enums.STREAM_FLAGS, enums.END_REASONS, enums.FEATURES):
         for member in table.members:
             assert f"| `{member.name}` |" in page

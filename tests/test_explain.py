@@ -14,14 +14,17 @@ from dissector import cli
 from dissector.decode import decode
 from dissector.encode import encode, pack_fields
 from dissector.errors import UsageError
-from dissector.explain import facts, supplement, text
-from dissector.explain.catalogue import Category, Member, tables, things
+from dissector.explain import facts, text
+from dissector.explain.catalogue import Category, JsonUse, Member, tables, things
 from dissector.explain.diagram import draw
 from dissector.explain.lookup import lookup
 from dissector.message import Header
-from dissector.spec import enums, registry
+from dissector.spec import enums, events, registry
+from dissector.spec.bodies import BODIES
+from dissector.spec.headers import HEADERS, HeaderForm
 from dissector.spec.model import Body, Dialect, Field, Kind, Message, size_of
 from dissector.spec.sources import SOURCES
+from dissector.spec.topics import TOPICS
 from dissector.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -90,12 +93,14 @@ def test_every_table_member_is_found_by_number_and_name() -> None:
         Category.STATE: "state",
         Category.FEATURE: "feature",
         Category.VALUE: "value",
+        Category.SUBTYPE: "subtype",
     }
     members = [thing for thing in things() if isinstance(thing.subject, Member)]
     assert len(members) == sum(len(table.members) for table in tables())
     for thing in members:
         number = thing.numbers[0]
-        for question in (thing.name, f"{words[thing.category]} {thing.name}"):
+        alone = [] if thing.category is Category.SUBTYPE else [thing.name, *thing.aliases]
+        for question in (*alone, f"{words[thing.category]} {thing.name}"):
             assert thing.subject in _subjects(*question.split()), question
         for question in (f"0x{number:x}", str(number)):
             assert thing.subject in _subjects(question), question
@@ -104,7 +109,9 @@ def test_every_table_member_is_found_by_number_and_name() -> None:
 
 def test_every_declared_table_is_in_the_catalogue() -> None:
     used = {id(field.names) for known in registry.MESSAGES for field in _declared(known) if field.names is not None}
-    assert used <= {id(table) for table in tables()}
+    used |= {id(known.subtype_names) for known in registry.MESSAGES if known.subtype_names is not None}
+    # System events are in the catalogue as what they are, with their values.
+    assert used <= {id(table) for table in (*tables(), events.EVENT_NAMES)}
 
 
 def _declared(message: Message) -> Iterator[Field]:
@@ -138,6 +145,18 @@ def test_everything_else_is_found_by_name() -> None:
         assert dialect in [getattr(subject, "dialect", None) for subject in _subjects(str(dialect))]
     for source in SOURCES:
         assert source in [getattr(subject, "key", None) for subject in _subjects("source", source)]
+    for topic in TOPICS:
+        assert topic in _subjects("topic", *topic.name.split())
+        assert topic in _subjects(topic.name)
+    for form in HEADERS:
+        assert form in _subjects(form.name)
+        assert all(form in _subjects(alias) for alias in form.aliases)
+    for known in registry.MESSAGES:
+        for shape in known.shapes():
+            for key in shape.json_keys:
+                for name in (key.name, *(member.name for member in key.members)):
+                    uses = [subject for subject in _subjects("json-key", name) if isinstance(subject, JsonUse)]
+                    assert (known, name) in [(use.message, use.key.name) for use in uses]
     for family in enums.STATUS_RANGES:
         assert family in _subjects("status", hex(family.high))
         assert family in _subjects(family.name)
@@ -165,6 +184,14 @@ def test_everything_else_is_found_by_name() -> None:
         ("draft", [("dialect", "draft", "")]),
         ("pending", [("vbucket state", "pending", ""), ("vbucket state", "pending", "")]),
         ("0x04/3", [("opcode", "mutation", "draft")]),
+        ("subtype mutation", [("draft subtype", "mutation", "")]),
+        ("failover_log_request", [("draft subtype", "failover_log_request", "")]),
+        ("KEY_EEXISTS", [("status", "key_exists", "")]),
+        ("XATTR_EINVAL", [("status", "xattr_invalid", "")]),
+        ("flow control", [("topic", "flow control", "")]),
+        ("plain header", [("header", "request header", ""), ("header", "response header", "")]),
+        ("sid", [("JSON key", "sid", "")]),
+        ("collections", [("HELLO feature", "collections", ""), ("JSON key", "collections", "")]),
     ],
 )
 def test_the_likeliest_meaning_comes_first(question: str, heads: list[tuple[str, str, str]]) -> None:
@@ -193,6 +220,27 @@ def test_numbers_that_changed_their_meaning_are_told() -> None:
     assert "2 is pending (replica in dcp)" in " ".join(_shown("set_vbucket_state").split())
 
 
+def test_refusals_keys_replies_and_subtypes_are_told() -> None:
+    shown = " ".join(_shown("stream_request").split())
+    assert "0x88 unknown_collection a collection of the filter does not exist" in shown
+    assert "disconnect the receiver does not have the role" in shown
+    assert "cts.free_memory integer" in shown
+    assert "(1 to 65535, since 6.5)" in shown
+    assert "2 state_changed: the vbucket changed its state" in " ".join(_shown("draft stream_end").split())
+    assert "answered optional: by the documents never" in " ".join(_shown("upr mutation").split())
+    assert "collection_modify" in _shown("system_event")
+
+
+def test_json_tells_refusals_keys_and_subtypes() -> None:
+    told = facts.message_facts(registry.named(Dialect.DCP, "stream_request"))
+    assert {"status": 0x8C, "name": "unknown_scope", "doc": "the scope of the filter does not exist"} in told["errors"]
+    assert told["disconnects"]
+    keys = {key["key"]: key for key in told["request"]["json_keys"]}
+    assert (keys["sid"]["type"], keys["cts"]["members"][1]["key"]) == ("integer", "all_keys")
+    ended = facts.message_facts(registry.named(Dialect.DRAFT, "stream_end"))
+    assert [(one["value"], one["name"]) for one in ended["subtype_names"]] == [(1, "ok"), (2, "state_changed")]
+
+
 def test_an_opcode_with_many_subtypes_is_a_list() -> None:
     first = _answers("0x04")[0]
     assert first.listing
@@ -215,7 +263,7 @@ def test_several_questions_and_a_word_for_the_sort() -> None:
 def test_a_sort_alone_lists_all_of_it(category: Category) -> None:
     answers = [answer for answer in _answers(str(category)) if answer.category is category]
     if category is Category.HEADER:
-        assert [answer.things[0].name for answer in _answers("header")] == [form.name for form in supplement.HEADERS]
+        assert [answer.things[0].name for answer in _answers("header")] == [form.name for form in HEADERS]
         return
     (listing,) = answers
     assert len(listing.things) == sum(thing.category is category for thing in things())
@@ -278,22 +326,31 @@ def test_layouts_agree_with_what_the_decoder_finds() -> None:
     assert checked > 60  # most messages have fields: a decoder that finds none would prove nothing
 
 
-@pytest.mark.parametrize("form", supplement.HEADERS, ids=lambda form: form.name)
-def test_headers_agree_with_the_decoder_s(form: supplement.HeaderForm) -> None:
-    same = {"key_length": "key_word", "request_id": "opaque", "subtype": "datatype", "vbucket": "vbucket_or_status"}
-    offset = 0
-    for field in form.fields:
+@pytest.mark.parametrize("form", HEADERS, ids=lambda form: form.name)
+def test_headers_agree_with_the_decoder_s(form: HeaderForm) -> None:
+    same = {
+        "key_length": "key_word",
+        "request_id": "opaque",
+        "subtype": "datatype",
+        "vbucket": "vbucket_or_status",
+        "status": "vbucket_or_status",
+    }
+    flexible = "flexible" in form.name
+    assert all(registry.MAGICS[magic].flexible is flexible for magic in form.magics)
+    end = 0
+    for offset, field in form.places:
         blank: dict[str, Any] = dict.fromkeys(Header._fields, 0) | {"opaque": bytes(4)}
         ones = (1 << 8 * field.size) - 1
-        if form.name == "flexible header" and field.name in {"framing_length", "key_length"}:
+        if flexible and field.name in {"framing_length", "key_length"}:
             blank["key_word"] = 0xFF00 if field.name == "framing_length" else 0x00FF
         else:
             name = same.get(field.name, field.name)
             blank[name] = ones.to_bytes(4, "big") if name == "opaque" else ones
         lit = [place for place, byte in enumerate(Header(**blank).pack()) if byte]
         assert lit == list(range(offset, offset + field.size)), field.name
-        offset += field.size
-    assert offset == registry.HEADER_SIZE
+        assert offset == form.offset(field.name)
+        end = offset + field.size
+    assert end == registry.HEADER_SIZE
 
 
 @pytest.mark.parametrize(
@@ -306,7 +363,7 @@ def test_headers_agree_with_the_decoder_s(form: supplement.HeaderForm) -> None:
     ],
 )
 def test_records_agree_with_the_decoder_s(body: Body, dialect: Dialect, name: str, response: bool) -> None:
-    record = supplement.BODIES[body].record
+    record = BODIES[body].record
     tail = b"\0k" if body is Body.CACHE_TRANSFER else b""
     one = pack_fields(record, {"key_length": len(tail), "feature": 1}) + tail
     decoded = decode(dialect, encode(registry.named(dialect, name), response=response, value=one * 2))
@@ -314,13 +371,8 @@ def test_records_agree_with_the_decoder_s(body: Body, dialect: Dialect, name: st
     assert [entry.spec for entry in decoded.value.records[1].fields] == list(record)
 
 
-def test_every_body_is_described() -> None:
-    assert set(supplement.BODIES) == set(Body)
-    assert {note.dialect for note in supplement.DIALECTS} == set(Dialect)
-
-
 def test_a_diagram_of_fields_that_cross_rows() -> None:
-    record = supplement.BODIES[Body.VBUCKET_SEQNOS].record  # 2 bytes, then 8
+    record = BODIES[Body.VBUCKET_SEQNOS].record  # 2 bytes, then 8
     assert draw(record, 40) == [
         "         0       1       2       3",
         "     ┌───────────────┬───────────────┐",

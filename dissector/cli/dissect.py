@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write to a file; it appears when it is complete")
+    parser.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (not for text)")
     parser.add_argument("--limit", type=_count, metavar="N", help="stop after N frames")
     parser.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
     parser.add_argument("--separate", action="store_true", help="connections do not go on from one file to the next")
@@ -93,19 +94,20 @@ def run(args: argparse.Namespace) -> int:
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
     from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.output import destination, open_writer  # noqa: PLC0415
-    from dissector.reference import ReferenceReader  # noqa: PLC0415
+    from dissector.pipeline import FrameReader  # noqa: PLC0415
 
     options = options_of(args)
+    names = fields_of(args)
     to_terminal = args.output in (None, "-") and sys.stdout.isatty()
     if args.format in BINARY_FORMATS and to_terminal:
         raise UsageError(f"{args.format} is not for terminals: give a file with -o, or a pipe")
-    reader = ReferenceReader(expand(args.captures), options)
+    reader = FrameReader(expand(args.captures), options)
     left = args.limit
     with destination(args.output) as stream:
-        writer = TextWriter(stream, args) if args.format == "text" else open_writer(args.format, stream)
+        writer = TextWriter(stream, args) if args.format == "text" else open_writer(args.format, stream, schema(names))
         for batch in reader:
             rows = batch if left is None else batch.slice(0, left)
-            writer.write(rows)
+            writer.write(rows if names is None else rows.select(names))
             if left is not None:
                 left -= rows.num_rows
                 if left <= 0:
@@ -113,6 +115,37 @@ def run(args: argparse.Namespace) -> int:
         writer.close()
     report(reader.report)
     return EXIT_DAMAGED if reader.report.damage else 0
+
+
+def fields_of(args: argparse.Namespace) -> list[str] | None:
+    """Read the columns that were asked for; None: all."""
+    from dissector.errors import UsageError  # noqa: PLC0415
+    from dissector.frames import SCHEMA  # noqa: PLC0415 - brings pyarrow along
+
+    if args.fields is None:
+        return None
+    if args.format == "text":
+        raise UsageError("--fields is for rows: give a --format (ndjson, csv, parquet or arrow)")
+    names = [name.strip() for name in args.fields.split(",")]
+    for name in names:
+        if name not in SCHEMA.names:
+            import difflib  # noqa: PLC0415 - only for those who mistyped
+
+            close = difflib.get_close_matches(name, SCHEMA.names, 1)
+            hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
+            raise UsageError(f"--fields: no column {name!r} ({hint})")
+        if names.count(name) > 1:
+            raise UsageError(f"--fields: {name} is there twice")
+    return names
+
+
+def schema(names: list[str] | None) -> pa.Schema:
+    """Return the schema of the chosen columns."""
+    import pyarrow as pa  # noqa: PLC0415 - takes a while to load
+
+    from dissector.frames import SCHEMA  # noqa: PLC0415
+
+    return SCHEMA if names is None else pa.schema([SCHEMA.field(name) for name in names])
 
 
 class TextWriter:

@@ -11,6 +11,7 @@ from pathlib import Path
 #: Every generated file below the repository's root, and the module that renders it.
 FILES: dict[str, str] = {
     "docs/protocol.md": "dissector.codegen.reference_page",
+    "docs/frames.md": "dissector.codegen.frames_page",
 }
 
 ROOT = Path(__file__).resolve().parents[2]

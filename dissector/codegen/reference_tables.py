@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissector.codegen.markdown import code, escape, slug, table
-from dissector.explain import supplement
 from dissector.explain.catalogue import Category, number_label, table_category, tables
 from dissector.explain.diagram import draw, offsets
 from dissector.explain.differences import sizes
 from dissector.explain.message_text import span
-from dissector.spec import enums, evidence, registry
+from dissector.spec import enums, events, evidence, registry
+from dissector.spec.bodies import BODIES
+from dissector.spec.headers import FRAME_INFO_PACKING
 from dissector.spec.model import Body, Dialect, Enumeration, size_of
 from dissector.spec.sources import SOURCES
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dissector.spec.model import Field, Flags
 
 _WIDTH = 80
+_EVENTS_TITLE = "System events"
 
 
 def write(page: Document) -> None:
@@ -39,8 +41,8 @@ def write(page: Document) -> None:
 
 
 def anchor(names: Enumeration | Flags) -> str:
-    """Return the anchor of a table of names."""
-    return slug(_title(names))
+    """Return the anchor of a table of names; system events have a section of their own."""
+    return slug(_EVENTS_TITLE) if names is events.EVENT_NAMES else slug(_title(names))
 
 
 def _title(names: Enumeration | Flags) -> str:
@@ -58,19 +60,22 @@ def _write_values(page: Document) -> None:
         "What is behind the key. Where the tables above say *bytes* or nothing, a value is not looked into; fixed "
         "values are drawn with their messages."
     )
-    for body, note in supplement.BODIES.items():
+    for body, note in BODIES.items():
         if body is Body.BYTES:
             continue
         page.heading(3, f"Value: {body}")
         page.add(escape(note.doc))
         if note.record:
-            page.add(f"Any number of records of {size_of(note.record)} bytes:")
+            behind = (
+                f", each followed by what {' and '.join(code(name) for name in note.tail)} say" if note.tail else ""
+            )
+            page.add(f"Any number of records of {size_of(note.record)} bytes{behind}:")
             page.add("\n".join(("```text", *draw(note.record, _WIDTH), "```")), _field_table(note.record))
 
 
 def _write_frame_infos(page: Document) -> None:
     page.heading(2, "Frame infos")
-    page.add(escape(supplement.FRAME_INFO_ENCODING))
+    page.add(escape(FRAME_INFO_PACKING))
     rows = [
         (
             str(info.id),
@@ -97,13 +102,19 @@ def _write_names(page: Document) -> None:
                 code(number_label(category, member.value)),
                 code(member.name),
                 span(member.since, member.until),
-                escape(member.doc),
+                escape(member.doc)
+                + (f"; in the source {', '.join(code(alias) for alias in member.aliases)}" if member.aliases else ""),
             )
             for member in names.members
         ]
         if category is Category.STATUS:
             rows += [
-                (code(f"0x{family.low:02x}-0x{family.high:02x}"), code(family.name), "", "a family not told apart here")
+                (
+                    code(f"0x{family.low:02x}-0x{family.high:02x}"),
+                    code(family.name),
+                    "",
+                    f"{escape(family.doc)}; not told apart here",
+                )
                 for family in enums.STATUS_RANGES
             ]
         page.add(table(("value", "name", "releases", "meaning"), rows))
@@ -120,10 +131,10 @@ def _write_controls(page: Document) -> None:
 
 
 def _write_events(page: Document) -> None:
-    page.heading(2, "System events")
+    page.heading(2, _EVENTS_TITLE)
     page.add("What `system_event` (0x5f) tells. The key is the name of the scope or collection.")
     for event in registry.EVENT_BY_ID.values():
-        since = f" {span(event.since, None).capitalize()}." if event.since is not None else ""
+        since = f" Releases: {span(event.since, event.until)}." if event.since is not None else ""
         page.heading(3, f"Event {event.id}: {event.name}")
         page.add(f"{escape(event.doc)} The key {event.key} be there.{since}")
         for version, fields in event.versions:
@@ -172,15 +183,17 @@ def _write_resynchronisation(page: Document) -> None:
     page.heading(2, "Finding frames again")
     page.add(
         "After bytes were lost, or when a capture starts in the middle of a connection, a header is believed only "
-        "when all of this holds, and for the header behind its body too:"
+        f"when all of this holds, and for the headers behind it too, {evidence.CONFIRM_HEADERS} in a row: values may "
+        "hold frames themselves."
     )
     page.add(
         "- the magic is one of those above, and the dialect has the opcode\n"
         "- framing extras, extras and key together are no longer than the body\n"
-        f"- the body has at most {registry.MAX_BODY // 2**20} MiB\n"
-        "- the extras length is that of a layout of the message\n"
+        f"- the body has at most {evidence.MAX_BODY // 2**20} MiB\n"
+        "- a request's extras length is that of a layout of the message, a response's at most "
+        f"{evidence.MAX_ANSWER_EXTRAS}\n"
         f"- the datatype has no bits but {code(f'0x{sum(bit.value for bit in enums.DATATYPES.members):02x}')}\n"
-        f"- a request's vbucket is below {registry.DEFAULT_VBUCKETS}, a response's status has a name"
+        f"- a request's vbucket is below {evidence.DEFAULT_VBUCKETS}, a response's status has a name"
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from dissector.explain import supplement
-from dissector.explain.supplement import DialectNote, HeaderForm
 from dissector.spec import enums, registry
+from dissector.spec.bodies import BODIES
+from dissector.spec.dialects import DIALECT_ORDER, DIALECTS, DialectSpec
 from dissector.spec.enums import StatusRange
+from dissector.spec.headers import HEADERS, HeaderForm
 from dissector.spec.model import (
     ControlKey,
     DefectSpec,
@@ -19,12 +20,14 @@ from dissector.spec.model import (
     Field,
     Flags,
     FrameInfo,
+    JsonKey,
     Magic,
     Message,
     Name,
     SystemEvent,
 )
 from dissector.spec.sources import SOURCES
+from dissector.spec.topics import TOPICS, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,10 +48,13 @@ class Category(StrEnum):
     FRAME_INFO = "frame info"
     EVENT = "system event"
     VALUE = "value"
+    SUBTYPE = "draft subtype"
+    JSON_KEY = "JSON key"
     ERRATUM = "erratum"
     DEFECT = "defect"
     HEADER = "header"
     DIALECT = "dialect"
+    TOPIC = "topic"
     SOURCE = "source"
     FIELD = "field"
 
@@ -67,37 +73,45 @@ WORDS: dict[Category, tuple[str, ...]] = {
     Category.FRAME_INFO: ("frame-info", "frameinfo", "frameinfos"),
     Category.EVENT: ("event", "events", "systemevents"),
     Category.VALUE: ("value", "values"),
+    Category.SUBTYPE: ("subtype", "subtypes", "draftsubtype", "draftsubtypes"),
+    Category.JSON_KEY: ("json-key", "jsonkey", "jsonkeys"),
     Category.ERRATUM: ("erratum", "errata"),
     Category.DEFECT: ("defect", "defects"),
     Category.HEADER: ("header", "headers"),
     Category.DIALECT: ("dialect", "dialects"),
+    Category.TOPIC: ("topic", "topics"),
     Category.SOURCE: ("source", "sources"),
     Category.FIELD: ("field", "fields"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One name of a table."""
 
     table: Enumeration | Flags
     name: Name
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A document or source tree that facts come from."""
 
     key: str
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class FieldUse:
+class FieldUse(NamedTuple):
     """A field's name, and every message and declaration that has it."""
 
     name: str
     uses: tuple[tuple[Message, Field], ...]
+
+
+class JsonUse(NamedTuple):
+    """A key of a message's JSON value, and the object inside the value that it is in."""
+
+    message: Message
+    key: JsonKey
+    inside: str = ""
 
 
 Subject = (
@@ -111,7 +125,9 @@ Subject = (
     | Erratum
     | DefectSpec
     | HeaderForm
-    | DialectNote
+    | DialectSpec
+    | Topic
+    | JsonUse
     | Source
     | FieldUse
 )
@@ -151,7 +167,14 @@ class Thing:
         return number_label(self.category, self.numbers[0]) if self.numbers else ""
 
 
-_DECIMAL = {Category.REASON, Category.STATE, Category.VALUE, Category.EVENT, Category.FRAME_INFO}
+_DECIMAL = {
+    Category.REASON,
+    Category.STATE,
+    Category.VALUE,
+    Category.SUBTYPE,
+    Category.EVENT,
+    Category.FRAME_INFO,
+}
 
 
 def number_label(category: Category, number: int) -> str:
@@ -171,6 +194,11 @@ _TABLE_CATEGORIES: dict[int, Category] = {
     id(enums.STATUSES): Category.STATUS,
     id(enums.END_REASONS): Category.REASON,
     id(enums.UPR_END_REASONS): Category.REASON,
+    id(enums.DRAFT_END_REASONS): Category.REASON,
+    id(enums.DRAFT_REQUEST_TYPES): Category.SUBTYPE,
+    id(enums.DRAFT_RESPONSE_TYPES): Category.SUBTYPE,
+    id(enums.DRAFT_START_TYPES): Category.SUBTYPE,
+    id(enums.DRAFT_MESSAGE_TYPES): Category.SUBTYPE,
     id(enums.VBUCKET_STATES): Category.STATE,
     id(enums.UPR_VBUCKET_STATES): Category.STATE,
     id(enums.SEQNO_STATE_FILTERS): Category.STATE,
@@ -206,7 +234,7 @@ def table_age(table: Enumeration | Flags) -> int:
 
 
 def _all() -> Iterator[Thing]:
-    messages = sorted(registry.MESSAGES, key=lambda known: supplement.DIALECT_ORDER[known.dialect])
+    messages = sorted(registry.MESSAGES, key=lambda known: DIALECT_ORDER[known.dialect])
     for known in messages:
         aliases = (known.constant, f"{known.dialect} {known.name}", f"{known.dialect} {known.constant}")
         yield Thing(Category.OPCODE, known.name, known, aliases, (known.opcode,), known.doc)
@@ -215,16 +243,13 @@ def _all() -> Iterator[Thing]:
     for table in tables():
         category = table_category(table)
         for name in table.members:
-            constant = supplement.STATUS_CONSTANTS.get(name.value) if category is Category.STATUS else None
             doc = (
                 name.doc if category in {Category.STATUS, Category.FEATURE, Category.DATATYPE} else _where(table, name)
             )
-            yield Thing(category, name.name, Member(table, name), (constant,) if constant else (), (name.value,), doc)
+            yield Thing(category, name.name, Member(table, name), name.aliases, (name.value,), doc)
     for family in enums.STATUS_RANGES:
         numbers = tuple(range(family.low, family.high + 1))
-        yield Thing(
-            Category.STATUS, family.name, family, (), numbers, f"to 0x{family.high:02x}: a family not told apart"
-        )
+        yield Thing(Category.STATUS, family.name, family, (), numbers, f"to 0x{family.high:02x}: {family.doc}")
     for key in registry.CONTROL_BY_NAME.values():
         yield Thing(Category.CONTROL, key.name, key, (), (), key.doc)
     for info in enums.FRAME_INFOS:
@@ -235,10 +260,15 @@ def _all() -> Iterator[Thing]:
         yield Thing(Category.ERRATUM, erratum.id, erratum, (erratum.id.replace("-0", ""),), (), erratum.contradiction)
     for defect in registry.DEFECT_BY_ID.values():
         yield Thing(Category.DEFECT, defect.id, defect, (defect.title,), (), defect.doc)
-    for form in supplement.HEADERS:
-        yield Thing(Category.HEADER, form.name, form, (), (), form.doc)
-    for note in supplement.DIALECTS:
-        yield Thing(Category.DIALECT, str(note.dialect), note, (), (), f"{note.period}: {note.doc}")
+    for form in HEADERS:
+        yield Thing(Category.HEADER, form.name, form, form.aliases, (), form.doc)
+    for dialect in DIALECTS:
+        yield Thing(Category.DIALECT, str(dialect.dialect), dialect, (), (), f"{dialect.period}: {dialect.doc}")
+    for topic in TOPICS:
+        yield Thing(Category.TOPIC, topic.name, topic, (), (), topic.doc)
+    for known in messages:
+        for use in _json_uses(known):
+            yield Thing(Category.JSON_KEY, use.key.name, use, (), (), f"{known.name}: {use.key.doc}")
     for source, title in SOURCES.items():
         yield Thing(Category.SOURCE, source, Source(source, title), (), (), title)
     uses: dict[str, list[tuple[Message, Field]]] = {}
@@ -247,6 +277,14 @@ def _all() -> Iterator[Thing]:
             uses.setdefault(found.name, []).append((known, found))
     for field_name, where in uses.items():
         yield Thing(Category.FIELD, field_name, FieldUse(field_name, tuple(where)), (), (), where[0][1].doc)
+
+
+def _json_uses(message: Message) -> Iterator[JsonUse]:
+    for shape in message.shapes():
+        for key in shape.json_keys:
+            yield JsonUse(message, key)
+            for member in key.members:
+                yield JsonUse(message, member, key.name)
 
 
 def _where(table: Enumeration | Flags, name: Name) -> str:
@@ -259,4 +297,4 @@ def fields_of(message: Message) -> Iterator[Field]:
         for layout in shape.layouts:
             yield from layout.extras
             yield from layout.value
-        yield from supplement.BODIES[shape.body].record
+        yield from BODIES[shape.body].record

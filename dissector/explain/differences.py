@@ -36,8 +36,8 @@ def _differences(base: Message, other: Message) -> Iterator[str]:
         yield f"sent by {other.sender} → {other.receiver}"
     if other.push is not None and base.push is None:
         yield "pushed with the response magic"
-    if other.reply is not base.reply:
-        yield f"answered: {other.reply}"
+    if (other.reply, other.reply_doc) != (base.reply, base.reply_doc):
+        yield f"answered {other.reply}" + (f": {other.reply_doc}" if other.reply_doc else "")
     mine, theirs = base.request or base.push, other.request or other.push
     if mine is not None and theirs is not None:
         yield from _shape_differences("", str(base.dialect), mine, theirs)

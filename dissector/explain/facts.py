@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from dissector.explain import differences, supplement
+from dissector.explain import differences
 from dissector.explain.catalogue import (
     WORDS,
     Category,
     FieldUse,
+    JsonUse,
     Member,
     Source,
     Thing,
@@ -20,9 +21,11 @@ from dissector.explain.catalogue import (
     things,
 )
 from dissector.explain.diagram import offsets
-from dissector.explain.supplement import DialectNote, HeaderForm
 from dissector.spec import enums, registry
+from dissector.spec.bodies import BODIES
+from dissector.spec.dialects import DialectSpec
 from dissector.spec.enums import StatusRange
+from dissector.spec.headers import FRAME_INFO_PACKING, HeaderForm
 from dissector.spec.model import (
     Body,
     ControlKey,
@@ -32,6 +35,7 @@ from dissector.spec.model import (
     Field,
     Flags,
     FrameInfo,
+    JsonKey,
     Layout,
     Magic,
     Message,
@@ -41,6 +45,7 @@ from dissector.spec.model import (
     SystemEvent,
 )
 from dissector.spec.sources import SOURCES
+from dissector.spec.topics import Topic
 
 if TYPE_CHECKING:
     from dissector.explain.lookup import Answer, Result
@@ -103,13 +108,13 @@ def _subject(thing: Thing) -> Facts:
             kind = table_category(table)
             facts: Facts = {"number": name.value, "label": number_label(kind, name.value)}
             if kind is Category.STATUS:
-                facts["constant"] = supplement.STATUS_CONSTANTS.get(name.value, name.name.upper())
+                facts["constant"] = (*name.aliases, name.name.upper())[0]
                 facts["answers_to"] = [
                     {"dialect": str(known.dialect), "name": known.name} for known in answers_with(name.value)
                 ]
             return facts
-        case StatusRange(low, high, _):
-            return {"low": low, "high": high, "doc": thing.doc}
+        case StatusRange(low, high, _, doc):
+            return {"low": low, "high": high, "doc": doc}
         case Magic() as magic:
             return {
                 "number": magic.value,
@@ -126,6 +131,7 @@ def _subject(thing: Thing) -> Facts:
                 "sizes": None if info.sizes is None else list(info.sizes),
                 "fields": fields_facts(info.fields),
                 "doc": info.doc,
+                "packing": FRAME_INFO_PACKING,
             }
         case ControlKey() as key:
             return {
@@ -143,7 +149,7 @@ def _subject(thing: Thing) -> Facts:
                     {"version": version, "value": "FlatBuffers" if fields is None else fields_facts(fields)}
                     for version, fields in event.versions
                 ],
-                **_span(event.since, None),
+                **_span(event.since, event.until),
             }
         case Erratum() as erratum:
             return {
@@ -165,16 +171,27 @@ def _subject(thing: Thing) -> Facts:
             }
         case HeaderForm() as form:
             return {"doc": form.doc, "magics": list(form.magics), "fields": fields_facts(form.fields)}
-        case DialectNote() as note:
+        case DialectSpec() as dialect:
             return {
-                "period": note.period,
-                "doc": note.doc,
+                "period": dialect.period,
+                "doc": dialect.doc,
+                "changes": list(dialect.changes),
                 "messages": [
                     {"label": opcode_label(known), "name": known.name, "doc": known.doc}
                     for known in registry.MESSAGES
-                    if known.dialect is note.dialect
+                    if known.dialect is dialect.dialect
                 ],
             }
+        case Topic() as topic:
+            return {
+                "doc": topic.doc,
+                "paragraphs": list(topic.paragraphs),
+                "steps": list(topic.steps),
+                "errata": list(topic.errata),
+            }
+        case JsonUse(message, json_key, inside):
+            where = {"dialect": str(message.dialect), "message": message.name, "inside": inside or None}
+            return {**where, **_json_key(json_key)}
         case Source(key, title):
             return {
                 "title": title,
@@ -200,12 +217,14 @@ def message_facts(message: Message) -> Facts:
         "opcode": message.opcode,
         "label": opcode_label(message),
         "subtypes": list(message.subtypes),
+        "subtype_names": [_name(member) for member in subtypes_of(message)],
         "message": message.name,
         "constant": message.constant,
         "doc": message.doc,
         "sender": str(message.sender),
         "receiver": str(message.receiver),
         "reply": str(message.reply),
+        "reply_doc": message.reply_doc or None,
         **_span(message.since, message.until),
         "seqno": message.seqno,
         "flow_control": None if message.flow is None else {"surplus": message.flow.surplus, "doc": message.flow.doc},
@@ -216,7 +235,12 @@ def message_facts(message: Message) -> Facts:
             {"status": status, "status_name": registry.status_name(status), **shape_facts(shape)}
             for status, shape in message.responses
         ],
-        "errors": [{"status": status, "name": registry.status_name(status)} for status in message.errors],
+        "errors": [
+            {"status": refusal.status, "name": registry.status_name(refusal.status), "doc": refusal.doc}
+            for refusal in message.refusals
+            if refusal.status is not None
+        ],
+        "disconnects": list(message.disconnects),
         "errata": [
             {"id": known, "contradiction": registry.ERRATUM_BY_ID[known].contradiction} for known in message.errata
         ],
@@ -232,12 +256,30 @@ def shape_facts(shape: Shape) -> Facts:
         "key_role": str(shape.key_role),
         "value": str(shape.value),
         "body": str(shape.body),
-        "body_doc": supplement.BODIES[shape.body].doc if shape.body is not Body.BYTES else None,
-        "record": fields_facts(supplement.BODIES[shape.body].record),
+        "body_doc": BODIES[shape.body].doc if shape.body is not Body.BYTES else None,
+        "record": fields_facts(BODIES[shape.body].record),
+        "json_keys": [_json_key(key) for key in shape.json_keys],
         "datatypes": None if shape.datatypes is None else list(shape.datatypes),
         "cas": str(shape.cas),
         "layouts": [_layout(layout) for layout in shape.layouts],
     }
+
+
+def _json_key(key: JsonKey) -> Facts:
+    return {
+        "key": key.name,
+        "type": str(key.type),
+        "format": key.format,
+        "doc": key.doc,
+        **_span(key.since, None),
+        "members": [_json_key(member) for member in key.members],
+    }
+
+
+def subtypes_of(message: Message) -> list[Name]:
+    """Return what the subtypes of a draft message mean."""
+    names = message.subtype_names.members if message.subtype_names is not None else ()
+    return [member for member in names if member.value in message.subtypes]
 
 
 def _layout(layout: Layout) -> Facts:
@@ -280,7 +322,13 @@ def _table(table: Enumeration | Flags) -> Facts:
 
 
 def _name(member: Name) -> Facts:
-    return {"value": member.value, "name": member.name, "doc": member.doc, **_span(member.since, member.until)}
+    return {
+        "value": member.value,
+        "name": member.name,
+        "aliases": list(member.aliases),
+        "doc": member.doc,
+        **_span(member.since, member.until),
+    }
 
 
 def _span(since: Release | None, until: Release | None) -> Facts:
@@ -302,8 +350,16 @@ def messages_with(erratum: str) -> list[Message]:
 
 
 def users_of(table: Enumeration | Flags) -> list[tuple[Message, str]]:
-    """Return the messages that have a field with this table, each with the field's name."""
-    uses = [(known, field.name) for known in registry.MESSAGES for field in fields_of(known) if field.names is table]
+    """Return the messages that have a field with this table, each with the field's name; subtypes are fields too."""
+    uses = [
+        (known, name)
+        for known in registry.MESSAGES
+        for name, names in (
+            *((field.name, field.names) for field in fields_of(known)),
+            ("subtype", known.subtype_names),
+        )
+        if names is table
+    ]
     return list(dict.fromkeys(uses))
 
 

@@ -5,15 +5,13 @@ It knows spellings and which of several meanings is likelier. It does not know h
 
 from __future__ import annotations
 
-import difflib
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.errors import UsageError
-from dissector.explain import supplement
 from dissector.explain.catalogue import WORDS, Category, Member, Thing, opcode_label, table_age, things
+from dissector.spec.dialects import DIALECT_ORDER
 from dissector.spec.model import Dialect, Message
 from dissector.terminal import safe_text
 
@@ -32,8 +30,7 @@ _CATEGORY_OF = {word: category for category, words in WORDS.items() for word in 
 _NUMBERED_FIRST = {Category.OPCODE, Category.MAGIC, Category.STATUS}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Things that are explained together: the first one in full, the others beside it. A listing has only lines."""
 
     things: tuple[Thing, ...]
@@ -41,8 +38,7 @@ class Answer:
     category: Category | None = None  #: what a whole category's list is of
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What was asked, the answers (likeliest first), and what else has that number."""
 
     query: str
@@ -120,8 +116,9 @@ def _named(text: str, category: Category | None) -> list[Thing]:
         if key.startswith(prefix):
             found = _by_name().get(key.removeprefix(prefix), ())
             chosen = [thing for thing in found if category is None or thing.category is category]
-            # A document about a message has the message's name; whoever asks means the message.
-            plain = [thing for thing in chosen if thing.category is not Category.SOURCE]
+            # A document about a message, and the draft's number of it, have the message's name; whoever asks means
+            # the message.
+            plain = [thing for thing in chosen if thing.category not in {Category.SOURCE, Category.SUBTYPE}]
             if chosen:
                 return plain or chosen
     return []
@@ -207,7 +204,7 @@ def _likelihood(thing: Thing) -> tuple[int, int]:
     if isinstance(thing.subject, Member):
         return (order.index(thing.category), table_age(thing.subject.table))
     dialect = _dialect(thing)
-    return (order.index(thing.category), supplement.DIALECT_ORDER[dialect] if dialect is not None else 0)
+    return (order.index(thing.category), DIALECT_ORDER[dialect] if dialect is not None else 0)
 
 
 def _not_found(word: str, category: Category | None) -> str:
@@ -231,6 +228,8 @@ def suggestions(word: str) -> list[str]:
     key = normal(word)
     if not key or len(key) > 60:
         return []
+    import difflib  # noqa: PLC0415 - only mistakes pay for the import
+
     index = _by_name()
     names = difflib.get_close_matches(key, index, _SUGGESTIONS, 0.7)
     shown = dict.fromkeys(index[name][0].name for name in names)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissector.explain import differences, supplement
+from dissector.explain import differences
 from dissector.explain.catalogue import number_label, opcode_label, table_category
 from dissector.explain.diagram import draw, offsets
 from dissector.explain.differences import listed, sizes
+from dissector.explain.facts import subtypes_of
 from dissector.explain.page import TIE
 from dissector.spec import registry
+from dissector.spec.bodies import BODIES
+from dissector.spec.dialects import DIALECT_ORDER
 from dissector.spec.model import Body, CasRule, Dialect, Enumeration, Flags, KeyRole, Presence, size_of
 from dissector.spec.sources import SOURCES
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dissector.explain.page import Page
-    from dissector.spec.model import Field, Layout, Message, Release, Shape
+    from dissector.spec.model import Field, JsonKey, Layout, Message, Release, Shape
 
 _PRESENCE = {Presence.MUST: "must", Presence.MUST_NOT: "none", Presence.MAY: "may"}
 
@@ -32,9 +35,11 @@ def write_message(page: Page, message: Message, others: Sequence[Message] = ()) 
     for label, shape in _shapes(message):
         _write_layouts(page, label, shape)
     _write_records(page, message)
+    _write_json_keys(page, message)
     for table, fields in _tables(message):
         title = listed(fields, "and")
         write_names(page, table, title if title == table.name else f"{title}: {table.name}")
+    _write_refusals(page, message)
     _write_differences(page, message, others)
     if message.errata:
         page.section("Errata", f"uprscope explain {message.errata[0]} tells more")
@@ -66,16 +71,17 @@ def _facts(message: Message, others: Sequence[Message]) -> list[tuple[str, str]]
         and not (magic.flexible and message.dialect in {Dialect.DRAFT, Dialect.PROTO, Dialect.UPR})
     ]
     flow = "not counted" if message.flow is None else f"counted: {message.flow.doc}"
-    errors = [f"0x{status:02x}{TIE}{registry.status_name(status)}" for status in message.errors]
+    reply = str(message.reply) + (": it is a push" if message.push is not None else "")
+    subtypes = [f"{member.value}{TIE}{member.name}: {member.doc}" for member in subtypes_of(message)]
     return [
         ("sent by", f"{message.sender} → {message.receiver}"),
-        ("answered", str(message.reply) + (": it is a push" if message.push is not None else "")),
+        ("answered", f"{reply}: {message.reply_doc}" if message.reply_doc else reply),
+        ("subtype", "; ".join(subtypes)),
         ("magic", listed(magics)),
         ("releases", span(message.since, message.until)),
         ("also in", ", ".join(also)),
         ("seqno", f"{message.seqno} is its by_seqno" if message.seqno not in {None, "by_seqno"} else ""),
         ("flow control", flow if message.dialect in {Dialect.DCP, Dialect.UPR} else ""),
-        ("errors", ", ".join(errors)),
     ]
 
 
@@ -206,7 +212,7 @@ def write_field_table(page: Page, fields: Sequence[Field]) -> None:
 
 def _write_records(page: Page, message: Message) -> None:
     for body in dict.fromkeys(shape.body for shape in message.shapes()):
-        note = supplement.BODIES[body]
+        note = BODIES[body]
         if note.record:
             page.section(f"Value, {body}: any number of records of {size_of(note.record)} bytes")
             page.paragraph(note.doc, "  ")
@@ -217,12 +223,43 @@ def _write_records(page: Page, message: Message) -> None:
             page.paragraph(note.doc, "  ")
 
 
+def _write_json_keys(page: Page, message: Message) -> None:
+    rows = []
+    for shape in message.shapes():
+        for key in shape.json_keys:
+            rows.append((key.name, str(key.type), json_meaning(key)))
+            rows += [(f"{key.name}.{one.name}", str(one.type), json_meaning(one)) for one in key.members]
+    if rows:
+        page.section("JSON keys", "all optional; servers ignore keys that they do not know")
+        page.table(rows, ("key", "type", "meaning"))
+
+
+def json_meaning(key: JsonKey) -> str:
+    """Say what a JSON member means, how it is written and since when."""
+    aside = ", ".join(part for part in (key.format, span(key.since, None)) if part)
+    return f"{key.doc} ({aside})"
+
+
+def _write_refusals(page: Page, message: Message) -> None:
+    """Write how the receiver says no."""
+    if not message.refusals:
+        return
+    page.section("Refusals")
+    rows = [
+        ("", "disconnect", refusal.doc)
+        if refusal.status is None
+        else (f"0x{refusal.status:02x}", str(registry.status_name(refusal.status)), refusal.doc)
+        for refusal in message.refusals
+    ]
+    page.table(rows, right=(0,), styled=1)
+
+
 def _tables(message: Message) -> list[tuple[Enumeration | Flags, list[str]]]:
     """Return the tables of names that a message's fields have, each with these fields."""
     found: dict[int, tuple[Enumeration | Flags, list[str]]] = {}
     for shape in message.shapes():
         every = [field for layout in shape.layouts for field in (*layout.extras, *layout.value)]
-        for field in (*every, *supplement.BODIES[shape.body].record):
+        for field in (*every, *BODIES[shape.body].record):
             if field.names is not None and field.names.members:
                 fields = found.setdefault(id(field.names), (field.names, []))[1]
                 if field.name not in fields:
@@ -258,7 +295,7 @@ def _write_differences(page: Page, message: Message, others: Sequence[Message]) 
 def by_dialect(messages: Sequence[Message]) -> str:
     """Write a list of messages, each dialect named once."""
     found: dict[Dialect, list[str]] = {}
-    for message in sorted(messages, key=lambda known: supplement.DIALECT_ORDER[known.dialect]):
+    for message in sorted(messages, key=lambda known: DIALECT_ORDER[known.dialect]):
         found.setdefault(message.dialect, []).append(message.name)
     return "; ".join(f"{dialect}{TIE}{', '.join(names)}" for dialect, names in found.items())
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dissector.explain import facts, supplement
-from dissector.explain.catalogue import WORDS, Category, FieldUse, Member, Source, Thing, number_label, things
+from dissector.explain import facts
+from dissector.explain.catalogue import (
+    WORDS,
+    Category,
+    FieldUse,
+    JsonUse,
+    Member,
+    Source,
+    Thing,
+    number_label,
+    things,
+)
 from dissector.explain.diagram import draw
 from dissector.explain.differences import listed, sizes
 from dissector.explain.message_text import (
     by_dialect,
+    json_meaning,
     span,
     write_field_table,
     write_message,
@@ -18,9 +29,10 @@ from dissector.explain.message_text import (
     write_pointer,
 )
 from dissector.explain.page import Page
-from dissector.explain.supplement import DialectNote, HeaderForm
 from dissector.spec import enums, registry
+from dissector.spec.dialects import DialectSpec
 from dissector.spec.enums import StatusRange
+from dissector.spec.headers import FRAME_INFO_PACKING, HeaderForm, header_form
 from dissector.spec.model import (
     ControlKey,
     DefectSpec,
@@ -30,8 +42,10 @@ from dissector.spec.model import (
     FrameInfo,
     Magic,
     Message,
+    Presence,
     SystemEvent,
 )
+from dissector.spec.topics import Topic
 from dissector.terminal import safe_text
 
 if TYPE_CHECKING:
@@ -53,10 +67,13 @@ _EXAMPLES: dict[Category, str] = {
     Category.FRAME_INFO: "stream_id, frame-info 2",
     Category.EVENT: "collection_begin, event 0",
     Category.VALUE: "majority",
+    Category.SUBTYPE: "subtype 3, failover_log_request",
+    Category.JSON_KEY: "sid, uid, json-key collections",
     Category.ERRATUM: "E-22",
     Category.DEFECT: "rollback-in-extras",
     Category.HEADER: "header, flexible header",
     Category.DIALECT: "upr",
+    Category.TOPIC: "flow control, no-op timing",
     Category.SOURCE: "kv_engine",
     Category.FIELD: "by_seqno, nmeta",
 }
@@ -122,9 +139,9 @@ def _write(page: Page, answer: Answer) -> None:
                 write_pointer(page, message)
         case Member():
             _write_member(page, first, [thing.subject for thing in answer.things if isinstance(thing.subject, Member)])
-        case StatusRange(low, high, name):
+        case StatusRange(low, high, name, doc):
             page.title(f"status {name}", f"0x{low:02x} to 0x{high:02x}")
-            page.paragraph("A family of statuses that is not told apart here; none of them belongs to UPR.")
+            page.paragraph(f"{doc[0].upper()}{doc[1:]}. Not told apart here; none of them belongs to UPR.")
         case Magic() as magic:
             _write_magic(page, magic)
         case FrameInfo() as info:
@@ -138,7 +155,7 @@ def _write(page: Page, answer: Answer) -> None:
                 if field.names is not None:
                     write_names(page, field.names, f"{field.name}: {field.names.name}")
             page.section("Encoding")
-            page.paragraph(supplement.FRAME_INFO_ENCODING, "  ")
+            page.paragraph(FRAME_INFO_PACKING, "  ")
         case ControlKey() as key:
             page.title(f"control key {key.name}")
             page.paragraph(key.doc)
@@ -158,13 +175,20 @@ def _write(page: Page, answer: Answer) -> None:
             page.gap()
             page.drawing(draw(form.fields, page.terminal.width))
             write_field_table(page, form.fields)
-        case DialectNote() as note:
-            page.title(f"dialect {note.dialect}", note.period)
-            page.paragraph(note.doc)
+        case DialectSpec() as dialect:
+            page.title(f"dialect {dialect.dialect}", dialect.period)
+            page.paragraph(dialect.doc)
+            if dialect.changes:
+                page.section("Changes")
+                page.bullets(dialect.changes, "  ")
             page.section("Messages")
             known = [thing for thing in things() if isinstance(thing.subject, Message)]
-            mine = [thing for thing in known if getattr(thing.subject, "dialect", None) is note.dialect]
+            mine = [thing for thing in known if getattr(thing.subject, "dialect", None) is dialect.dialect]
             page.table([(thing.label, thing.name, thing.doc) for thing in mine], styled=1, shorten=True)
+        case Topic() as topic:
+            _write_topic(page, topic)
+        case JsonUse() as json_use:
+            _write_json_key(page, json_use)
         case Source(key, title):
             page.title(f"source {key}")
             page.paragraph(title)
@@ -189,16 +213,14 @@ def _write_listing(page: Page, answer: Answer) -> None:
 
 def _write_member(page: Page, thing: Thing, members: list[Member]) -> None:
     first = members[0]
-    constant = supplement.STATUS_CONSTANTS.get(first.name.value) if thing.category is Category.STATUS else None
-    page.title(f"{thing.category} {number_label(thing.category, first.name.value)} {thing.name}", constant or "")
+    aliases = ", ".join(first.name.aliases)
+    page.title(f"{thing.category} {number_label(thing.category, first.name.value)} {thing.name}", aliases)
     for member in members:
         name = member.name
         if member is not first:
             page.gap()
-        if name.doc and name.doc != constant:
+        if name.doc:
             page.paragraph(f"{name.doc[0].upper()}{name.doc[1:]}.")
-        elif thing.category is Category.STATUS:
-            page.paragraph(member.table.doc)
         users: dict[str, list[Message]] = {}
         for message, field in facts.users_of(member.table):
             users.setdefault(field, []).append(message)
@@ -226,12 +248,12 @@ def _titled(table: Enumeration | Flags) -> str:
 def _write_magic(page: Page, magic: Magic) -> None:
     page.title(f"magic 0x{magic.value:02x} {magic.name}")
     page.paragraph(magic.doc)
-    form = next(form for form in supplement.HEADERS if magic.value in form.magics)
+    form = header_form(magic.value)
     page.gap()
     page.facts(
         [
             ("kind", magic.direction.value),
-            ("header", f"{form.name}: uprscope explain {form.name}"),
+            ("header", f"{form.name}: uprscope explain {form.name}" if form is not None else ""),
             ("releases", span(magic.since, None)),
         ]
     )
@@ -243,8 +265,8 @@ def _write_event(page: Page, event: SystemEvent) -> None:
     page.gap()
     page.facts(
         [
-            ("key", f"{event.key} be there: the name of the scope or collection"),
-            ("releases", span(event.since, None)),
+            ("key", "none" if event.key is Presence.MUST_NOT else f"{event.key} be there: the scope or collection"),
+            ("releases", span(event.since, event.until)),
             ("message", "system_event (0x5f), whose extras hold the event's number and version"),
         ]
     )
@@ -254,6 +276,30 @@ def _write_event(page: Page, event: SystemEvent) -> None:
         else:
             page.section(f"Value of version {version}: {sizes([sum(field.size for field in fields)])}")
             write_field_table(page, fields)
+
+
+def _write_topic(page: Page, topic: Topic) -> None:
+    page.title(topic.name, topic.doc)
+    page.table([(f"{number}.", step) for number, step in enumerate(topic.steps, start=1)], right=(0,))
+    for number, paragraph in enumerate(topic.paragraphs):
+        if number or topic.steps:
+            page.gap()
+        page.paragraph(paragraph)
+    if topic.errata:
+        page.gap()
+        page.facts([("errata", ", ".join(topic.errata))])
+
+
+def _write_json_key(page: Page, use: JsonUse) -> None:
+    key = use.key
+    place = f"{use.inside}.{key.name}" if use.inside else key.name
+    page.title(f"JSON key {place}", f"in the value of {use.message.name}, dialect {use.message.dialect}")
+    page.paragraph(key.doc)
+    page.gap()
+    page.facts([("type", str(key.type)), ("written", key.format), ("releases", span(key.since, None))])
+    if key.members:
+        page.section("Members")
+        page.table([(one.name, str(one.type), json_meaning(one)) for one in key.members])
 
 
 def _write_erratum(page: Page, erratum: Erratum) -> None:

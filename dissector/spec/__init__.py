@@ -1,5 +1,5 @@
 """The protocol as data: one declaration per message, from which decoder, encoder, plugin and documents derive.
 
-To add an opcode, add one :class:`~dissector.spec.model.Message` to ``dcp.MESSAGES`` and one byte vector to
-``tests/data/vectors.json``; everything else follows.
+To add an opcode, add one :class:`~dissector.spec.model.Message` to ``dcp`` (or ``dcp_data``, ``dcp_sync``) and one byte
+vector to ``tests/data/vectors.json``; everything else follows. ``registry`` holds all tables against each other.
 """

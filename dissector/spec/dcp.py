@@ -1,12 +1,13 @@
-"""The dialect ``dcp``: what servers have spoken since 3.0."""
+"""The dialect ``dcp``: what servers have spoken since 3.0. Here: connections, streams, flow control, takeover.
+
+What a stream carries is in :mod:`dissector.spec.dcp_data` and :mod:`dissector.spec.dcp_sync`.
+"""
 
 from __future__ import annotations
 
-from dissector.spec import enums, fields
+from dissector.spec import dcp_data, dcp_sync, enums, fields, json_keys
 from dissector.spec.model import (
-    UNRELEASED,
     Body,
-    CasRule,
     Dialect,
     Field,
     FlowSize,
@@ -16,19 +17,17 @@ from dissector.spec.model import (
     Message,
     Party,
     Presence,
+    Refusal,
     Release,
     Reply,
     Role,
     Shape,
 )
+from dissector.spec.refusals import ANOTHER_ROLE
 
 _MUST, _MAY = Presence.MUST, Presence.MAY
 _SUCCESS = enums.SUCCESS
 _EMPTY = ((_SUCCESS, Shape(datatypes=(0,))),)
-#: A consumer is silent about data that it takes, and answers with an empty success in the early dialect.
-_WHOLE_FRAME = FlowSize()
-
-_DATA_ERRORS = (0x01, 0x02, 0x04, 0x07, 0x0A, 0x0B, 0x22, 0x82, 0x86)
 
 STREAM_REQUEST_48 = (
     Field("stream_flags", Kind.U32, "kind of the stream", enums.STREAM_FLAGS),
@@ -50,7 +49,7 @@ ROLLBACK_SHAPE = Shape(
 )
 FAILOVER_LOG_SHAPE = Shape(value=_MUST, body=Body.FAILOVER_LOG)
 
-MESSAGES: tuple[Message, ...] = (
+_CONNECTION_MESSAGES: tuple[Message, ...] = (
     Message(
         Dialect.DCP,
         0x50,
@@ -58,8 +57,10 @@ MESSAGES: tuple[Message, ...] = (
         "DCP_OPEN",
         Party.CLIENT,
         Party.SERVER,
-        "Names the connection and gives the receiver its role. A second connection of the same name makes the server "
-        "drop the first one (4.5 refused the newcomer instead, MB-17042).",
+        "Names the connection and gives the receiver its role; the flag producer is about the receiver, not the "
+        "sender. The key is the connection's name, by the documents of at most 200 bytes, though 7.0 takes longer "
+        "ones. A second connection of the same name makes the server drop the first one (4.5 refused the newcomer "
+        "instead, MB-17042).",
         "kv_engine",
         request=Shape(
             layouts=(
@@ -72,9 +73,14 @@ MESSAGES: tuple[Message, ...] = (
             value=_MAY,
             body=Body.JSON,
             datatypes=(0, 1),
+            json_keys=json_keys.OPEN,
         ),
         responses=_EMPTY,
-        errors=(0x04,),
+        refusals=(
+            Refusal(0x04, "malformed, flags that are unknown or exclude each other, or (7.0) a second open"),
+            Refusal(0x24, "no log-in, or no privilege to stream"),
+            Refusal(None, "the connection has been opened before (before 7.0), or something went wrong inside"),
+        ),
         since=Release(3),
         errata=("E-34", "E-42"),
     ),
@@ -85,14 +91,23 @@ MESSAGES: tuple[Message, ...] = (
         "DCP_ADD_STREAM",
         Party.AGENT,
         Party.CONSUMER,
-        "Tells a consumer to ask its producer for a vbucket. The answer waits until the stream request is settled; its "
-        "extras hold the stream's opaque in network order, byte-reversed against the opaque of the stream's own "
-        "messages on a little-endian server.",
+        "Tells a consumer to ask its producer for a vbucket. The answer waits until the stream request is settled, "
+        "so it often comes behind the first changes. Its extras hold the stream's opaque in network order, "
+        "byte-reversed against the opaque of the stream's own messages on a little-endian server. A refusal has "
+        "them too, with the opaque 0, when the producer was asked, and none when it was not.",
         "kv_engine",
         request=Shape(
             layouts=(
                 Layout(
-                    "add stream", extras=(Field("stream_flags", Kind.U32, "kind of the stream", enums.STREAM_FLAGS),)
+                    "add stream",
+                    extras=(
+                        Field(
+                            "stream_flags",
+                            Kind.U32,
+                            "kind of the stream: the consumer's stream request repeats it",
+                            enums.STREAM_FLAGS,
+                        ),
+                    ),
                 ),
             ),
             datatypes=(0,),
@@ -110,7 +125,13 @@ MESSAGES: tuple[Message, ...] = (
                 ),
             ),
         ),
-        errors=(0x02, 0x04, 0x07),
+        reply_doc="once the producer has answered the stream request",
+        refusals=(
+            Refusal(0x02, "the consumer has a stream for the vbucket already"),
+            Refusal(0x04, "malformed"),
+            Refusal(0x07, "the vbucket is not there, or is active"),
+            Refusal(None, ANOTHER_ROLE),
+        ),
         since=Release(3),
         errata=("E-26", "E-27"),
     ),
@@ -121,12 +142,17 @@ MESSAGES: tuple[Message, ...] = (
         "DCP_CLOSE_STREAM",
         Party.AGENT,
         Party.PARTIES,
-        "Ends a stream early. A stream end with reason closed follows only where the control "
-        "send_stream_end_on_client_close_stream was accepted.",
+        "Ends a stream early. Agents send it to either side, and a consumer to its producer; with several streams of "
+        "a vbucket the stream id in the framing extras says which. A stream end with reason closed follows only "
+        "where the control send_stream_end_on_client_close_stream was accepted, else nothing more comes.",
         "kv_engine",
         request=Shape(datatypes=(0,)),
         responses=_EMPTY,
-        errors=(0x01, 0x04, 0x8D),
+        refusals=(
+            Refusal(0x01, "there is no such stream"),
+            Refusal(0x04, "malformed"),
+            Refusal(0x8D, "a stream id without enable_stream_id, or none with it"),
+        ),
         since=Release(3),
         errata=("E-33",),
     ),
@@ -138,18 +164,39 @@ MESSAGES: tuple[Message, ...] = (
         Party.CONSUMER,
         Party.PRODUCER,
         "Asks for a vbucket's changes from a seqno on. Its opaque is the opaque of every message of the stream. "
-        "Success brings the failover log, rollback the seqno to go back to.",
+        "Success brings the failover log, at least one entry and the newest first; rollback brings the seqno to go "
+        "back to. The answer precedes the stream's messages, and comes even while the flow-control window is full. "
+        "A value needs HELLO collections (7.0; a preview in 6.5).",
         "kv_engine",
         request=Shape(
             layouts=(Layout("stream request", extras=STREAM_REQUEST_48),),
             value=_MAY,
             body=Body.JSON,
             datatypes=(0, 1),
+            json_keys=json_keys.STREAM_REQUEST,
         ),
         responses=((_SUCCESS, FAILOVER_LOG_SHAPE), (enums.ROLLBACK, ROLLBACK_SHAPE)),
-        errors=(0x02, 0x04, 0x07, 0x22, 0x23, 0x24, 0x82, 0x83, 0x86, 0x88, 0x8C, 0x8D),
+        refusals=(
+            Refusal(0x02, "the vbucket has a stream on this connection already"),
+            Refusal(0x04, "malformed, or a value that is not what it should be"),
+            Refusal(0x07, "the vbucket is not there, or not in a state that the flags allow"),
+            Refusal(
+                0x22,
+                "start above end, start outside its own snapshot, or start above the high seqno where no rollback "
+                "settles it",
+            ),
+            Refusal(0x23, "the consumer's history is not the producer's: go back to the seqno in the body"),
+            Refusal(0x24, "no privilege for what is asked"),
+            Refusal(0x82, "no memory left"),
+            Refusal(0x83, "xattrs or a JSON value without no-ops enabled, or a filter together with sync writes"),
+            Refusal(0x86, "the vbucket cannot be streamed now"),
+            Refusal(0x88, "a collection of the filter does not exist"),
+            Refusal(0x8C, "the scope of the filter does not exist"),
+            Refusal(0x8D, "a stream id without enable_stream_id, or none with it"),
+            Refusal(None, ANOTHER_ROLE),
+        ),
         since=Release(3),
-        errata=("E-01", "E-02", "E-03", "E-06", "E-28", "E-29", "E-43"),
+        errata=("E-01", "E-02", "E-03", "E-06", "E-28", "E-29", "E-38", "E-43"),
     ),
     Message(
         Dialect.DCP,
@@ -158,210 +205,19 @@ MESSAGES: tuple[Message, ...] = (
         "DCP_GET_FAILOVER_LOG",
         Party.CONSUMER,
         Party.PRODUCER,
-        "Asks for the branches of a vbucket's history, newest first.",
+        "Asks for the branches of a vbucket's history. At least one comes, the newest first, with seqnos that never "
+        "rise.",
         "kv_engine",
         request=Shape(datatypes=(0,)),
         responses=((_SUCCESS, FAILOVER_LOG_SHAPE),),
-        errors=(0x04, 0x07, 0x82),
+        refusals=(
+            Refusal(0x04, "malformed"),
+            Refusal(0x07, "the vbucket is not there"),
+            Refusal(0x82, "no memory left"),
+            Refusal(None, ANOTHER_ROLE),
+        ),
         since=Release(3),
         errata=("E-30",),
-    ),
-    Message(
-        Dialect.DCP,
-        0x55,
-        "stream_end",
-        "DCP_STREAM_END",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "The last message of a stream.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout(
-                    "stream end", extras=(Field("end_reason", Kind.U32, "why the stream ended", enums.END_REASONS),)
-                ),
-            ),
-            datatypes=(0,),
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=FlowSize(0, "the whole frame; with a stream id, servers before MB-42506 left its 3 bytes out"),
-        errors=_DATA_ERRORS,
-        since=Release(3),
-        errata=("E-09",),
-    ),
-    Message(
-        Dialect.DCP,
-        0x56,
-        "snapshot_marker",
-        "DCP_SNAPSHOT_MARKER",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "Announces the seqno range that the following changes lie in. The form without extras is that of the early "
-        "dialect, where the marker follows its items.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout("V1", extras=fields.MARKER_RANGE, since=Release(3)),
-                Layout(
-                    "V2.0",
-                    extras=(Field("marker_version", Kind.U8, "form of the value"),),
-                    value=fields.MARKER_V2,
-                    version=0,
-                    since=Release(6, 5),
-                    doc="connections with enable_sync_writes and consumer_name",
-                ),
-                Layout(
-                    "V2.2",
-                    extras=(Field("marker_version", Kind.U8, "form of the value"),),
-                    value=fields.MARKER_V2_2,
-                    version=2,
-                    since=Release(8),
-                    doc="after the control max_marker_version 2.2",
-                ),
-                Layout(
-                    "V2.1",
-                    extras=(Field("marker_version", Kind.U8, "form of the value"),),
-                    value=fields.MARKER_V2_1,
-                    version=1,
-                    note="marker-version-withdrawn",
-                    since=Release(7),
-                    until=Release(7, 6),
-                    doc="defined, never sent, removed in 8.0",
-                ),
-            ),
-            value=_MAY,
-            datatypes=(0,),
-        ),
-        responses=_EMPTY,
-        reply=Reply.WHEN_ASKED,
-        flow=_WHOLE_FRAME,
-        errors=_DATA_ERRORS,
-        since=Release(3),
-        errata=("E-08", "E-36", "E-38"),
-    ),
-    Message(
-        Dialect.DCP,
-        0x57,
-        "mutation",
-        "DCP_MUTATION",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "A document was created or changed.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout("mutation", extras=fields.MUTATION_31),
-                Layout(
-                    "collections prototype",
-                    extras=fields.MUTATION_32,
-                    since=Release(5),
-                    until=Release(6),
-                    doc="open flag 0x10",
-                ),
-            ),
-            key=_MUST,
-            value=_MAY,
-            body=Body.DOCUMENT,
-            key_role=KeyRole.DOCUMENT,
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        seqno="by_seqno",
-        errors=_DATA_ERRORS,
-        since=Release(3),
-        errata=("E-07",),
-    ),
-    Message(
-        Dialect.DCP,
-        0x58,
-        "deletion",
-        "DCP_DELETION",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "A document was deleted, or has expired where the expiration message is not in use. The value can hold xattrs.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout("V1", extras=fields.DELETION_18, since=Release(3)),
-                Layout(
-                    "V2",
-                    extras=fields.DELETION_21,
-                    since=Release(5, 5),
-                    doc="every deletion once open flag 0x20 is set",
-                ),
-                Layout(
-                    "collections prototype",
-                    extras=fields.DELETION_19,
-                    since=Release(5),
-                    until=Release(6),
-                    doc="open flag 0x10",
-                ),
-            ),
-            key=_MUST,
-            value=_MAY,
-            body=Body.DOCUMENT,
-            key_role=KeyRole.DOCUMENT,
-            datatypes=enums.DELETION_DATATYPES,
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        seqno="by_seqno",
-        errors=_DATA_ERRORS,
-        since=Release(3),
-        errata=("E-31", "E-35", "E-41"),
-    ),
-    Message(
-        Dialect.DCP,
-        0x59,
-        "expiration",
-        "DCP_EXPIRATION",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "A document has expired. Sent since 6.5, after the control enable_expiry_opcode and with open flag 0x20.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout("expiration", extras=fields.EXPIRATION_20, since=Release(6, 5)),
-                Layout(
-                    "as deletion V1",
-                    extras=fields.DELETION_18,
-                    since=Release(3),
-                    until=Release(6),
-                    doc="accepted by consumers, never sent by servers",
-                ),
-                Layout("collections prototype", extras=fields.DELETION_19, since=Release(5), until=Release(6)),
-            ),
-            key=_MUST,
-            value=_MAY,
-            body=Body.DOCUMENT,
-            key_role=KeyRole.DOCUMENT,
-            datatypes=enums.DELETION_DATATYPES,
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        seqno="by_seqno",
-        errors=_DATA_ERRORS,
-        since=Release(3),
-        errata=("E-32", "E-41"),
-    ),
-    Message(
-        Dialect.DCP,
-        0x5A,
-        "flush",
-        "DCP_FLUSH",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "Empties the bucket. Never implemented: consumers answer not_supported or drop the connection.",
-        "kv_engine",
-        request=Shape(datatypes=(0,)),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        errors=(0x83,),
-        since=Release(3),
     ),
     Message(
         Dialect.DCP,
@@ -370,7 +226,8 @@ MESSAGES: tuple[Message, ...] = (
         "DCP_SET_VBUCKET_STATE",
         Party.PRODUCER,
         Party.CONSUMER,
-        "Takeover: the consumer's vbucket is to change its state. The producer waits for the answer.",
+        "Takeover: the consumer's vbucket is to become pending, later active. The producer does not go on without "
+        "the answer. Which number means pending depends on the sender's release.",
         "kv_engine",
         request=Shape(
             layouts=(
@@ -379,8 +236,13 @@ MESSAGES: tuple[Message, ...] = (
             datatypes=(0,),
         ),
         responses=_EMPTY,
-        flow=_WHOLE_FRAME,
-        errors=(0x01, 0x04),
+        reply_doc="the producer waits for it",
+        flow=FlowSize(0, "the whole frame: 25 bytes"),
+        refusals=(
+            Refusal(0x01, "the consumer has no stream for the vbucket"),
+            Refusal(0x04, "malformed, or no such state"),
+            Refusal(None, "anything else that is wrong with it"),
+        ),
         since=Release(3),
         errata=("E-10", "E-11"),
     ),
@@ -392,12 +254,14 @@ MESSAGES: tuple[Message, ...] = (
         Party.PRODUCER,
         Party.CONSUMER,
         "Are you there? Sent whenever the interval has passed since the last one and no answer is pending, whatever "
-        "else was sent. Server-made opaques count up from 1,000,001 (3.0) or 10,000,001, little-endian.",
+        "else was sent. Server-made opaques count up from 1,000,001 (3.0) or 10,000,001, little-endian. Needs the "
+        "control enable_noop; 3.x and 4.x send it only once there is a stream, 7.0 before that too.",
         "kv_engine",
         request=Shape(datatypes=(0,)),
         responses=_EMPTY,
+        reply_doc="with the opaque of the request",
         since=Release(3),
-        errata=("E-19", "E-39"),
+        errata=("E-19", "E-38", "E-39"),
     ),
     Message(
         Dialect.DCP,
@@ -406,7 +270,8 @@ MESSAGES: tuple[Message, ...] = (
         "DCP_BUFFER_ACK",
         Party.CONSUMER,
         Party.PRODUCER,
-        "Gives back flow-control bytes. Servers ignore its opaque and vbucket; a count of 0 is legal (MB-59474).",
+        "Gives back flow-control bytes. Servers ignore its opaque and vbucket; a count of 0 is legal (MB-59474). "
+        "Server consumers send one when they have freed more than a fifth of the window, or after 5 seconds.",
         "kv_engine",
         request=Shape(
             layouts=(
@@ -418,9 +283,12 @@ MESSAGES: tuple[Message, ...] = (
         ),
         responses=_EMPTY,
         reply=Reply.NEVER,
-        errors=(0x01, 0x04),
+        refusals=(
+            Refusal(0x01, "by the documents only: there is no such buffer"),
+            Refusal(0x04, "malformed; the answer carries a text"),
+        ),
         since=Release(3),
-        errata=("E-22", "E-23", "E-24"),
+        errata=("E-22", "E-23", "E-24", "E-38"),
     ),
     Message(
         Dialect.DCP,
@@ -429,236 +297,21 @@ MESSAGES: tuple[Message, ...] = (
         "DCP_CONTROL",
         Party.CONSUMER,
         Party.PRODUCER,
-        "Sets a parameter of the connection. An unknown key or a bad value is answered with invalid_arguments.",
+        "Sets a parameter of the connection: the key names it, the value is text. Servers 3.0 to 4.6 compare keys by "
+        "their first letters only, and 7.0 still takes a truncated one.",
         "kv_engine",
         request=Shape(key=_MUST, value=_MUST, body=Body.TEXT, key_role=KeyRole.PARAMETER, datatypes=(0,)),
         responses=_EMPTY,
-        errors=(0x04, 0x83),
+        refusals=(
+            Refusal(0x04, "an unknown key, or a value that it does not take"),
+            Refusal(0x83, "a feature that is switched off, excluded by another, or lacks its HELLO feature"),
+            Refusal(None, ANOTHER_ROLE),
+        ),
         since=Release(3),
-        errata=("E-20", "E-21", "E-25", "E-44"),
+        errata=("E-20", "E-21", "E-25", "E-38", "E-44"),
     ),
-    Message(
-        Dialect.DCP,
-        0x5F,
-        "system_event",
-        "DCP_SYSTEM_EVENT",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "A scope or collection was created, dropped or changed. Of the events of one manifest change only the last "
-        "carries the new uid.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout(
-                    "system event",
-                    extras=(
-                        fields.BY_SEQNO,
-                        Field("event", Kind.U32, "what happened"),
-                        Field("event_version", Kind.U8, "form of the value"),
-                    ),
-                ),
-            ),
-            key=_MAY,
-            value=_MAY,
-            body=Body.SYSTEM_EVENT,
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        seqno="by_seqno",
-        errors=_DATA_ERRORS,
-        since=Release(7),
-    ),
-    Message(
-        Dialect.DCP,
-        0x60,
-        "prepare",
-        "DCP_PREPARE",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "A sync write that waits for its majority.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout(
-                    "prepare",
-                    extras=(
-                        *fields.MUTATION_28,
-                        fields.NRU,
-                        Field("deleted", Kind.U8, "1: the prepared change is a deletion", enums.BOOLEAN),
-                        Field("durability_level", Kind.U8, "what the write waits for", enums.DURABILITY_LEVELS),
-                    ),
-                ),
-            ),
-            key=_MUST,
-            value=_MAY,
-            body=Body.DOCUMENT,
-            key_role=KeyRole.DOCUMENT,
-            cas=CasRule.NOT_ZERO,
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=FlowSize(2, "the whole frame and 2 bytes more (MB-46634, kept for compatibility)"),
-        seqno="by_seqno",
-        errors=_DATA_ERRORS,
-        since=Release(6, 5),
-        errata=("E-40",),
-    ),
-    Message(
-        Dialect.DCP,
-        0x61,
-        "seqno_acknowledged",
-        "DCP_SEQNO_ACKNOWLEDGED",
-        Party.CONSUMER,
-        Party.PRODUCER,
-        "A replica has prepared everything up to a seqno.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout(
-                    "seqno acknowledged", extras=(fields.seqno("prepared_seqno", "highest seqno that is prepared"),)
-                ),
-            ),
-            datatypes=(0,),
-            cas=CasRule.ZERO,
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        errors=(0x04, 0x07),
-        since=Release(6, 5),
-    ),
-    Message(
-        Dialect.DCP,
-        0x62,
-        "commit",
-        "DCP_COMMIT",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "A prepared sync write is done.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout(
-                    "commit",
-                    extras=(
-                        fields.seqno("prepared_seqno", "seqno of the prepare"),
-                        fields.seqno("commit_seqno", "seqno of the commit: this message's by_seqno"),
-                    ),
-                ),
-            ),
-            key=_MUST,
-            key_role=KeyRole.DOCUMENT,
-            datatypes=(0,),
-            cas=CasRule.ZERO,
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        seqno="commit_seqno",
-        errors=_DATA_ERRORS,
-        since=Release(6, 5),
-    ),
-    Message(
-        Dialect.DCP,
-        0x63,
-        "abort",
-        "DCP_ABORT",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "A prepared sync write is given up. From a backfill it comes without its prepare.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout(
-                    "abort",
-                    extras=(
-                        fields.seqno("prepared_seqno", "seqno of the prepare"),
-                        fields.seqno("abort_seqno", "seqno of the abort: this message's by_seqno"),
-                    ),
-                ),
-            ),
-            key=_MUST,
-            key_role=KeyRole.DOCUMENT,
-            datatypes=(0,),
-            cas=CasRule.ZERO,
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        seqno="abort_seqno",
-        errors=_DATA_ERRORS,
-        since=Release(6, 5),
-    ),
-    Message(
-        Dialect.DCP,
-        0x64,
-        "seqno_advanced",
-        "DCP_SEQNO_ADVANCED",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "The snapshot's end was filtered out: go on as if this seqno had arrived.",
-        "kv_engine",
-        request=Shape(layouts=(Layout("seqno advanced", extras=(fields.BY_SEQNO,)),), datatypes=(0,)),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        seqno="by_seqno",
-        errors=_DATA_ERRORS,
-        since=Release(7),
-    ),
-    Message(
-        Dialect.DCP,
-        0x65,
-        "oso_snapshot",
-        "DCP_OSO_SNAPSHOT",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "Opens or closes a snapshot whose changes come in key order, not in seqno order.",
-        "kv_engine",
-        request=Shape(
-            layouts=(
-                Layout(
-                    "bracket", extras=(Field("oso_flags", Kind.U32, "which end of the snapshot", enums.OSO_MARKERS),)
-                ),
-            ),
-            datatypes=(0,),
-        ),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        errors=_DATA_ERRORS,
-        since=Release(7),
-    ),
-    Message(
-        Dialect.DCP,
-        0x66,
-        "cache_transfer",
-        "DCP_CACHE_TRANSFER",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "Documents of the producer's cache, in no order and outside snapshots. A consumer without memory answers "
-        "out_of_memory, which ends the transfer.",
-        "kv_engine",
-        request=Shape(value=_MUST, body=Body.CACHE_TRANSFER, datatypes=(0,), cas=CasRule.ZERO),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        errors=(0x82,),
-        since=UNRELEASED,
-    ),
-    Message(
-        Dialect.DCP,
-        0x67,
-        "cache_transfer_end",
-        "DCP_CACHE_TRANSFER_END",
-        Party.PRODUCER,
-        Party.CONSUMER,
-        "No more documents of the cache will come.",
-        "kv_engine",
-        request=Shape(datatypes=(0,), cas=CasRule.ZERO),
-        responses=_EMPTY,
-        reply=Reply.NEVER,
-        flow=_WHOLE_FRAME,
-        since=UNRELEASED,
-    ),
+)
+
+MESSAGES: tuple[Message, ...] = tuple(
+    sorted((*_CONNECTION_MESSAGES, *dcp_data.MESSAGES, *dcp_sync.MESSAGES), key=lambda known: known.opcode)
 )

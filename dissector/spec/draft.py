@@ -11,6 +11,7 @@ from dissector.spec import enums, fields
 from dissector.spec.model import (
     Body,
     Dialect,
+    Enumeration,
     Field,
     KeyRole,
     Kind,
@@ -24,6 +25,8 @@ from dissector.spec.model import (
 
 _MUST, _MAY = Presence.MUST, Presence.MAY
 _PADDING = Field("padding", Kind.U64, "counted by the header, named by nobody (E-12)", reserved=True)
+#: How many bytes too many the drawn extras lengths count.
+OVERSTATED = _PADDING.size
 
 _STREAM_REQUEST_32 = (
     fields.START_SEQNO,
@@ -54,8 +57,18 @@ def _request(name: str, subtype: int, doc: str, shape: Shape) -> Message:
         "draft",
         request=shape,
         subtypes=(subtype,),
-        errata=("E-12",) if shape.layouts == _STREAM_REQUEST else (),
+        subtype_names=enums.DRAFT_REQUEST_TYPES,
+        errata=("E-12", "E-16") if shape.layouts == _STREAM_REQUEST else (),
     )
+
+
+#: The draft's name of an opcode, and what its subtypes mean.
+_PUSHES: dict[int, tuple[str, Enumeration]] = {
+    0x02: ("UPR Response", enums.DRAFT_RESPONSE_TYPES),
+    0x03: ("UPR Stream Start", enums.DRAFT_START_TYPES),
+    0x04: ("UPR Stream Message", enums.DRAFT_MESSAGE_TYPES),
+    0x05: ("UPR Stream End", enums.DRAFT_END_REASONS),
+}
 
 
 def _push(
@@ -68,18 +81,19 @@ def _push(
     seqno: str | None = None,
     errata: tuple[str, ...] = (),
 ) -> Message:
-    constant = {0x02: "UPR Response", 0x03: "UPR Stream Start", 0x04: "UPR Stream Message", 0x05: "UPR Stream End"}
+    constant, subtype_names = _PUSHES[opcode]
     return Message(
         Dialect.DRAFT,
         opcode,
         name,
-        constant[opcode],
+        constant,
         Party.PRODUCER,
         Party.CONSUMER,
         doc,
         "draft",
         push=shape or Shape(),
         subtypes=subtypes,
+        subtype_names=subtype_names,
         reply=Reply.NONE,
         seqno=seqno,
         errata=errata,
@@ -90,11 +104,12 @@ MESSAGES: tuple[Message, ...] = (
     _request(
         "stream_request",
         1,
-        "Asks for a vbucket's changes; the key is the group id, the stream's name.",
+        "Asks for a vbucket's changes; the key is the group id, the stream's name. Its request id is that of every "
+        "message of the stream.",
         Shape(layouts=_STREAM_REQUEST, key=_MUST),
     ),
     _request("get_failover_log", 2, "Asks for the branches of a vbucket's history.", Shape()),
-    _push(0x02, "stream_ok", (1,), "The stream will start.", errata=("E-18",)),
+    _push(0x02, "stream_ok", (1,), "The stream will start: a stream start follows.", errata=("E-18",)),
     _push(
         0x02,
         "stream_not_my_vbucket",
@@ -145,7 +160,7 @@ MESSAGES: tuple[Message, ...] = (
         0x05,
         "stream_end",
         (1, 2),
-        "The last message of a stream: 1 ok, 2 state changed; also called stream close.",
+        "The last message of a stream; the subtype says why it ended. Also called stream close.",
         errata=("E-09", "E-17"),
     ),
 )
@@ -162,6 +177,7 @@ FAILOVER_LOG = Message(
     "draft",
     push=Shape(value=_MAY, body=Body.FAILOVER_LOG),
     subtypes=(2,),
+    subtype_names=enums.DRAFT_RESPONSE_TYPES,
     reply=Reply.NONE,
     errata=("E-13", "E-14", "E-17", "E-18"),
 )

@@ -45,7 +45,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-07",
         "mutation (000-14)",
-        "30 bytes without nru in the spec, 31 as shipped; later documents draw a fourth byte and still total 31.",
+        "30 bytes without nru in the spec, 31 as shipped; later documents draw one more byte, the collection length, "
+        "and still total 31.",
         "By extras length.",
     ),
     Erratum(
@@ -58,14 +59,13 @@ ERRATA: tuple[Erratum, ...] = (
         "E-09",
         "stream end",
         "State changed is 1 in the spec and 2 as shipped; in the draft ok is 1 and state changed 2.",
-        "Each dialect has its own table; 1 in upr is shown with its meaning in dcp.",
+        "Each dialect has its own table; the meaning of upr's 1 in dcp is told with it.",
     ),
     Erratum(
         "E-10",
         "set vbucket state (000-18, 002-01)",
         "Documents and senders up to 4.1.0 say 2 pending, 3 replica; receivers always read 2 replica, 3 pending, so "
-        "that "
-        "a takeover's pending landed as replica (MB-16292, MB-17391).",
+        "that a takeover's pending landed as replica (MB-16292). The fix was taken back in 3.x (MB-17391).",
         "The documents' table for upr, the receivers' for dcp, with the other reading beside it.",
     ),
     Erratum(
@@ -77,7 +77,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-12",
         "draft, stream request and items (001-02, 001-11, 001-12, 001-13)",
-        "The extras length is 40 or 36 for fields of 32 or 28 bytes, and the total body 8 too large.",
+        "The extras length is 40 or 36 for fields of 32 or 28 bytes, the total body 8 too large, and the text puts the "
+        "key 8 bytes before where the header has it.",
         "Both lengths mean the same fields; the 8 bytes are padding if the frame really has them.",
     ),
     Erratum(
@@ -103,8 +104,7 @@ ERRATA: tuple[Erratum, ...] = (
         "E-17",
         "draft (001-07, 001-08, 001-14, 001-15)",
         "The failover log response is titled rollback, flush is labelled expiration, begin and start, close and end "
-        "are "
-        "mixed.",
+        "are mixed.",
         "One name each.",
     ),
     Erratum(
@@ -117,7 +117,8 @@ ERRATA: tuple[Erratum, ...] = (
         "E-19",
         "flow (004-01)",
         "A no-op of 28 bytes is drawn for a 24-byte frame; its opaque is 5 in the text and 0 in the bytes.",
-        "The header wins: 24 bytes, and the stray ones are reported.",
+        "The header wins: 24 bytes, and the stray ones are reported. The example's answer has opaque 5, so it answers "
+        "another request.",
     ),
     Erratum(
         "E-20",
@@ -134,7 +135,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-22",
         "flow (004-03)",
-        "The ack's byte count is a value; shipped servers demand it in the extras.",
+        "The ack's byte count is a value; shipped servers demand it in the extras. Later documents have extras length "
+        "0 in the bytes and 4 in the text.",
         "Both are read; the value form is noted.",
     ),
     Erratum(
@@ -153,7 +155,7 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-26",
         "spec, add stream response",
-        "The prose promises a vbucket id in the extras; only the opaque is there.",
+        "The prose promises a vbucket id in the extras; only the opaque is there, at bytes 24 to 27.",
         "4 bytes are decoded.",
     ),
     Erratum(
@@ -171,14 +173,15 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-29",
         "stream request errors",
-        "Start must be less than end; servers refuse only a start above the end.",
+        "Start must be less than end; servers refuse only a start above the end, and answer one above the high seqno "
+        "with a rollback first.",
         "The servers' predicate.",
     ),
     Erratum(
         "E-30",
         "failover logs (000-07, 000-11, 003-04)",
         "Their entries are in no order; servers send the newest first, seqnos never rising.",
-        "The examples are decoded as drawn.",
+        "The examples are decoded as drawn, and their order is not judged.",
     ),
     Erratum(
         "E-31",
@@ -189,7 +192,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-32",
         "expiration (000-16)",
-        "18 bytes with nmeta in the spec, 20 with a delete time as shipped.",
+        "18 bytes with nmeta in the spec, 20 with a delete time as shipped; later documents give the 20-byte form an "
+        "extras length of 18.",
         "By extras length.",
     ),
     Erratum(
@@ -207,7 +211,7 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-35",
         "deletion",
-        "A value is forbidden; deletions carry xattrs since 5.0.",
+        "A value is forbidden, in later documents too; deletions carry xattrs since 5.0.",
         "A value is no defect in dcp.",
     ),
     Erratum(
@@ -220,7 +224,9 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-38",
         "kv_engine's own documents",
-        "18 of 43 example packets are inconsistent.",
+        "18 of 43 example packets are inconsistent: lengths or versions of markers, seqno advanced, out-of-order "
+        "brackets, buffer ack, control, expiration, no-op and cache transfer, opcodes of prepare and the control "
+        "response, a stream request 8 bytes short, a collection id in front of its scope's.",
         "None of them is a test vector here.",
     ),
     Erratum(
@@ -250,13 +256,13 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         "E-43",
         "recordings of 7.0.5",
-        "Stream flag 0x08 and unknown stream flags are accepted and ignored.",
+        "Stream flag 0x08, which 5.0 refused, 0x40, 0x80 and unknown ones are accepted and ignored.",
         "Shown, no defect.",
     ),
     Erratum(
         "E-44",
         "recordings of 7.0.5",
-        "Truncated control keys are accepted.",
-        "Noted.",
+        "Truncated control keys, a weakness of 3.0 to 4.6, are still accepted.",
+        "Noted, as a key that no release knows.",
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dissector.spec import fields
-from dissector.spec.model import Presence, Release, SystemEvent
+from dissector.spec.model import Enumeration, Name, Presence, Release, SystemEvent
 
 _SCOPE_EVENT = (fields.MANIFEST_UID, fields.SCOPE_ID)
 _COLLECTION_EVENT = (*_SCOPE_EVENT, fields.COLLECTION_ID)
@@ -14,13 +14,34 @@ SYSTEM_EVENTS: tuple[SystemEvent, ...] = (
         "collection_begin",
         Presence.MUST,
         ((0, _COLLECTION_EVENT), (1, (*_COLLECTION_EVENT, fields.MAX_TTL)), (2, None)),
-        "A collection was created, or flushed (8.0).",
+        "A collection was created, or (8.0) flushed. Version 1 has a time to live.",
     ),
-    SystemEvent(1, "collection_end", Presence.MAY, ((0, _COLLECTION_EVENT), (2, None)), "A collection was dropped."),
     SystemEvent(
-        2, "collection_flush", Presence.MAY, ((0, None), (1, None), (2, None)), "A collection was flushed (5.0 to 7.1)."
+        1, "collection_end", Presence.MUST_NOT, ((0, _COLLECTION_EVENT), (2, None)), "A collection was dropped."
+    ),
+    SystemEvent(
+        2,
+        "collection_flush",
+        Presence.MAY,
+        ((0, None), (1, None), (2, None)),
+        "A collection was flushed. Defined, and gone since 7.2.",
+        Release(5),
+        Release(7, 1),
     ),
     SystemEvent(3, "scope_create", Presence.MUST, ((0, _SCOPE_EVENT), (2, None)), "A scope was created."),
-    SystemEvent(4, "scope_drop", Presence.MAY, ((0, _SCOPE_EVENT), (2, None)), "A scope was dropped."),
-    SystemEvent(5, "collection_modify", Presence.MUST, ((2, None),), "A collection was changed.", Release(7, 2)),
+    SystemEvent(4, "scope_drop", Presence.MUST_NOT, ((0, _SCOPE_EVENT), (2, None)), "A scope was dropped."),
+    SystemEvent(
+        5,
+        "collection_modify",
+        Presence.MUST,
+        ((2, None),),
+        "A collection's properties were changed; told to connections with flatbuffers_system_events only.",
+        Release(7, 2),
+    ),
+)
+
+EVENT_NAMES = Enumeration(
+    "system event",
+    "What happened to a scope or collection; the version says how the value tells it.",
+    tuple(Name(event.id, event.name, event.doc, event.since, event.until) for event in SYSTEM_EVENTS),
 )

@@ -1,14 +1,13 @@
-"""What single frames give away about the dialect, the release and the program at the other end."""
+"""What frames give away about the dialect, the release and the program at the other end; and what a frame can be."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dissector.spec.model import UNRELEASED, Dialect, Release
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A request of one extras length (and version byte), and what it proves."""
 
     opcode: int
@@ -69,3 +68,14 @@ KV_ENGINE_CONTROLS = (b"enable_noop", b"set_noop_interval", b"set_priority", b"s
 SET_EXTRAS = 8
 #: The draft's answers, and its stream messages: no DELETE response has a key.
 DRAFT_RESPONSE, DRAFT_STREAM_MESSAGE = 0x02, 0x04
+
+# Resynchronisation: what a header must be to be believed where none is known to start.
+
+#: No server sends more: 20 MiB of document, 1 MiB of xattrs, and room for what is to come.
+MAX_BODY = 30 * 1024 * 1024
+#: Vbuckets of a bucket; a request for a higher one is no header. Tests of the servers use up to 65536.
+DEFAULT_VBUCKETS = 1024
+#: Headers in a row that are believed: two would do, but values may be captures of memcached traffic themselves.
+CONFIRM_HEADERS = 3
+#: More than any response has: refusals may carry what the tables do not list.
+MAX_ANSWER_EXTRAS = 24

@@ -16,18 +16,18 @@ def uuid(name: str, doc: str) -> Field:
     return Field(name, Kind.U64, doc, role=Role.IDENTIFIER)
 
 
-BY_SEQNO = seqno("by_seqno", "position of the change in its vbucket's history")
+BY_SEQNO = seqno("by_seqno", "position of the change in its vbucket's history; never 0")
 REV_SEQNO = seqno("rev_seqno", "how often the document has changed")
 ITEM_FLAGS = Field(
     "item_flags", Kind.U32, "the application's flags, stored as they came", role=Role.IDENTIFIER, raw=True
 )
 EXPIRATION = Field("expiration", Kind.U32, "when the document expires; 0: never", role=Role.SECONDS)
 LOCK_TIME = Field("lock_time", Kind.U32, "how long the document is locked", role=Role.SECONDS)
-NMETA = Field("nmeta", Kind.U16, "size of the extended metadata behind the value")
-NRU = Field("nru", Kind.U8, "how recently the document was used")
+NMETA = Field("nmeta", Kind.U16, "size of the extended metadata behind the value; 0 since 5.0")
+NRU = Field("nru", Kind.U8, "how recently the document was used: not recently used, in its coarse or finer form")
 COLLECTION_LENGTH = Field("collection_length", Kind.U8, "bytes of the key that name the collection (prototype)")
 DELETE_TIME = Field("delete_time", Kind.U32, "when the document was deleted", role=Role.SECONDS)
-UNUSED_BYTE = Field("unused", Kind.U8, "unused; the prototype's collection length")
+UNUSED_BYTE = Field("unused", Kind.U8, "unused; in the collections prototype the collection length")
 
 START_SEQNO = seqno("start_seqno", "last seqno that the consumer has; 0: everything")
 END_SEQNO = seqno("end_seqno", "seqno to stream up to; all ones: no end")
@@ -82,7 +82,9 @@ VBUCKET_SEQNO_ENTRY = (
     Field("vbucket", Kind.U16, "vbucket id"),
     seqno("seqno", "its high seqno"),
 )
-FEATURE_ENTRY = (Field("feature", Kind.U16, "a feature", enums.FEATURES),)
+FEATURE_ENTRY = (
+    Field("feature", Kind.U16, "number of a feature that the client wants, or the server grants", enums.FEATURES),
+)
 CACHE_RECORD = (
     uuid("cas", "CAS of the document"),
     BY_SEQNO,
@@ -95,10 +97,20 @@ CACHE_RECORD = (
     Field("cache_hint", Kind.U8, "how recently the document was used"),
 )
 METADATA_ENTRY = (
-    Field("metadata_id", Kind.U8, "1 adjusted time, 2 conflict resolution mode"),
+    Field("metadata_id", Kind.U8, "what the entry holds", enums.METADATA_IDS),
     Field("metadata_length", Kind.U16, "bytes that follow"),
 )
 METADATA_VERSION = 1
+
+#: A cache record's key: at least a collection id and one byte.
+CACHE_KEY_MIN = 2
+
+STATE_FILTER = Field(
+    "state_filter",
+    Kind.U32,
+    "only vbuckets in this state are listed; without the field, every one that is not dead",
+    enums.SEQNO_STATE_FILTERS,
+)
 
 MANIFEST_UID = uuid("manifest_uid", "the collections manifest after the change")
 SCOPE_ID = Field("scope_id", Kind.U32, "id of the scope", role=Role.IDENTIFIER)

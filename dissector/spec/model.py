@@ -1,189 +1,74 @@
-"""The vocabulary in which the protocol is written down: enumerations, fields, layouts, shapes, messages.
+"""The vocabulary in which the protocol is written down: fields, layouts, shapes, messages.
 
 Everything here is a frozen value. A mistake in a declaration (two fields of one name, a flag that is no single
 bit, a message nobody can send) raises :class:`SpecError` when the table is imported, never when a frame is read.
 
-This module knows how the protocol is *described*; it holds none of the protocol's numbers.
+This module knows how the protocol is *described*; it holds none of the protocol's numbers. The words that it uses are
+those of :mod:`dissector.spec.terms`, and can be had from here too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, IntEnum, StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from dissector.spec.terms import (
+    UNRELEASED,
+    Body,
+    CasRule,
+    Dialect,
+    Direction,
+    Enumeration,
+    Flags,
+    JsonType,
+    KeyRole,
+    Kind,
+    Name,
+    Party,
+    Presence,
+    Release,
+    Reply,
+    Role,
+    Severity,
+    SpecError,
+    check_unique,
+)
 
-
-class SpecError(ValueError):
-    """A declaration that contradicts itself. Raised at import only."""
-
-
-def _unique(where: str, values: Sequence[object]) -> None:
-    if len(set(values)) != len(values):
-        raise SpecError(f"{where}: declared twice: {values}")
-
-
-class Dialect(StrEnum):
-    """The forms the protocol has had on the wire, and the protocol it lives in."""
-
-    DRAFT = "draft"  #: August 2013: opcodes 0x01 to 0x05 with subtypes, responses used as pushes
-    PROTO = "upr-proto"  #: autumn 2013, in the source tree only: a numbering between draft and upr, never detected
-    UPR = "upr"  #: 2013-09 to 2014-05: opcodes 0x50 and up, before the marker had a range
-    DCP = "dcp"  #: as shipped since server 3.0
-    MEMCACHED = "memcached"  #: the host protocol: a connection without a sign of UPR
-
-
-class Release(NamedTuple):
-    """A server release; later ones compare greater."""
-
-    major: int
-    minor: int = 0
-    patch: int = 0
-
-    def __str__(self) -> str:
-        """Write ``3.0``, ``3.0.2`` or ``after 8.0``."""
-        if self.major >= _UNRELEASED:
-            return "after 8.0"
-        return f"{self.major}.{self.minor}.{self.patch}" if self.patch else f"{self.major}.{self.minor}"
-
-
-_UNRELEASED = 99
-UNRELEASED = Release(_UNRELEASED)  #: on the development branch, in no release yet
-
-
-class Presence(StrEnum):
-    """Whether a part of a message has to be there."""
-
-    MUST = "must"
-    MUST_NOT = "must not"
-    MAY = "may"
-
-
-class Party(StrEnum):
-    """Who sends or receives a message."""
-
-    PRODUCER = "producer"
-    CONSUMER = "consumer"
-    AGENT = "external agent"  #: ebucketmigrator, the ns_server proxy, any client that sets streams up
-    CLIENT = "client"
-    SERVER = "server"
-    PARTIES = "either party"
-
-
-class Reply(StrEnum):
-    """What the receiver of a request owes its sender."""
-
-    ALWAYS = "always"
-    NEVER = "on error only"
-    WHEN_ASKED = "when the flags ask for it"
-    NONE = "never"  #: the message is itself an answer or a push
-
-
-class CasRule(StrEnum):
-    """What the CAS field of a message may hold."""
-
-    ANY = "any"
-    ZERO = "zero"
-    NOT_ZERO = "not zero"
-
-
-class KeyRole(StrEnum):
-    """What the key of a message names."""
-
-    DOCUMENT = "document key"  #: carries a collection id in front when collections are negotiated
-    NAME = "name"
-    PARAMETER = "parameter"
-
-
-class Body(StrEnum):
-    """How the value of a message is to be read."""
-
-    BYTES = "bytes"
-    DOCUMENT = "document"  #: by datatype: snappy, xattrs, JSON; followed by the extended metadata
-    FAILOVER_LOG = "failover log"
-    TEXT = "text"
-    JSON = "JSON"
-    FEATURES = "feature list"
-    VBUCKET_SEQNOS = "vbucket seqnos"
-    CACHE_TRANSFER = "cache transfer records"
-    SYSTEM_EVENT = "system event"
-    SECRET = "secret"  # noqa: S105 - a kind of value, not one; never shown unless asked for
-
-
-class Role(StrEnum):
-    """What a number means, so that every output shows it alike."""
-
-    NUMBER = "number"
-    SEQNO = "seqno"
-    IDENTIFIER = "identifier"  #: a bit pattern: shown in hexadecimal
-    SECONDS = "seconds"
-    OPAQUE = "opaque"
-
-
-class Kind(IntEnum):
-    """An unsigned big-endian integer; the value is its size in bytes."""
-
-    U8 = 1
-    U16 = 2
-    U32 = 4
-    U64 = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """One member of an enumeration, or one bit of a set of flags."""
-
-    value: int
-    name: str
-    doc: str = ""
-    since: Release | None = None
-    until: Release | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Enumeration:
-    """Numbers with names."""
-
-    name: str
-    doc: str
-    members: tuple[Name, ...]
-
-    def __post_init__(self) -> None:
-        _unique(self.name, [member.value for member in self.members])
-
-    def member(self, value: int) -> Name | None:
-        """Return the member of this value, if it has one."""
-        return next((member for member in self.members if member.value == value), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """Bits with names."""
-
-    name: str
-    doc: str
-    members: tuple[Name, ...]
-    lenient: bool = False  #: receivers take bits that they do not know, so they are no defect
-
-    def __post_init__(self) -> None:
-        _unique(self.name, [member.value for member in self.members])
-        for bit in self.members:
-            if bit.value <= 0 or bit.value & (bit.value - 1):
-                raise SpecError(f"{self.name}: {bit.name} is not a single bit")
-
-    def names(self, value: int) -> tuple[str, ...]:
-        """Return the names of the bits that are set, lowest first."""
-        return tuple(bit.name for bit in sorted(self.members, key=lambda bit: bit.value) if value & bit.value)
-
-    def bit(self, name: str) -> int:
-        """Return the bit of this name."""
-        return next(bit.value for bit in self.members if bit.name == name)
-
-    def unknown(self, value: int) -> int:
-        """Return the bits of a value that have no name here."""
-        return value & ~sum(bit.value for bit in self.members)
+__all__ = [
+    "HEADER_ONLY",
+    "UNRELEASED",
+    "Body",
+    "CasRule",
+    "ControlKey",
+    "DefectSpec",
+    "Dialect",
+    "Direction",
+    "Enumeration",
+    "Erratum",
+    "Field",
+    "Flags",
+    "FlowSize",
+    "FrameInfo",
+    "JsonKey",
+    "JsonType",
+    "KeyRole",
+    "Kind",
+    "Layout",
+    "Magic",
+    "Message",
+    "Name",
+    "Party",
+    "Presence",
+    "Refusal",
+    "Release",
+    "Reply",
+    "Role",
+    "Severity",
+    "Shape",
+    "SpecError",
+    "SystemEvent",
+    "size_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +108,7 @@ class Layout:
     doc: str = ""
 
     def __post_init__(self) -> None:
-        _unique(self.name, [field.name for field in (*self.extras, *self.value)])
+        check_unique(self.name, [field.name for field in (*self.extras, *self.value)])
         if self.version is not None and (not self.extras or not self.extras[-1].name.endswith("version")):
             raise SpecError(f"layout {self.name}: a version needs a version byte at the end of the extras")
 
@@ -242,6 +127,23 @@ HEADER_ONLY = Layout("no extras")
 
 
 @dataclass(frozen=True, slots=True)
+class JsonKey:
+    """A member of the JSON object that a message's value can be. Receivers ignore keys that they do not know."""
+
+    name: str
+    type: JsonType
+    format: str  #: what the member looks like, for people
+    doc: str
+    since: Release | None = None
+    members: tuple[JsonKey, ...] = ()  #: of an object
+
+    def __post_init__(self) -> None:
+        check_unique(self.name, [member.name for member in self.members])
+        if bool(self.members) != (self.type is JsonType.OBJECT):
+            raise SpecError(f"{self.name}: objects have members, and nothing else has")
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """What a request, response or push may be made of."""
 
@@ -252,9 +154,13 @@ class Shape:
     key_role: KeyRole = KeyRole.NAME
     datatypes: tuple[int, ...] | None = None  #: None: anything that is a datatype at all
     cas: CasRule = CasRule.ANY
+    json_keys: tuple[JsonKey, ...] = ()  #: of a JSON value
 
     def __post_init__(self) -> None:
-        _unique("layouts", [(layout.extras_size, layout.version, layout.value_size) for layout in self.layouts])
+        if self.json_keys and self.body is not Body.JSON:
+            raise SpecError(f"JSON keys in a value that is {self.body}")
+        check_unique("JSON keys", [key.name for key in self.json_keys])
+        check_unique("layouts", [(layout.extras_size, layout.version, layout.value_size) for layout in self.layouts])
 
     @property
     def extras(self) -> Presence:
@@ -277,6 +183,13 @@ class FlowSize:
         return frame_length + self.surplus
 
 
+class Refusal(NamedTuple):
+    """How a receiver says no to a message, and when."""
+
+    status: int | None  #: None: it drops the connection
+    doc: str
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A command of one dialect: its request, its answers, and what is known of it."""
@@ -293,10 +206,12 @@ class Message:
     responses: tuple[tuple[int, Shape], ...] = ()  #: by status; any other status may carry an error text or nothing
     push: Shape | None = None  #: the draft sends data with the response magic
     subtypes: tuple[int, ...] = ()  #: draft only: values of byte 5
+    subtype_names: Enumeration | None = None  #: what these values mean
     reply: Reply = Reply.ALWAYS
+    reply_doc: str = ""  #: what the word leaves out
     flow: FlowSize | None = None  #: None: not counted
     seqno: str | None = None  #: the field that is this message's by_seqno
-    errors: tuple[int, ...] = ()  #: statuses that a refusal has been seen or documented with
+    refusals: tuple[Refusal, ...] = ()  #: seen or documented
     server_push: bool = False  #: magic 0x82/0x83: sent by the server outside UPR
     since: Release | None = None
     until: Release | None = None
@@ -310,11 +225,25 @@ class Message:
             raise SpecError(f"{where}: no shape at all")
         if self.subtypes and self.dialect is not Dialect.DRAFT:
             raise SpecError(f"{where}: only the draft has subtypes")
-        _unique(where, [status for status, _ in self.responses])
+        for subtype in self.subtypes:
+            if self.subtype_names is None or self.subtype_names.member(subtype) is None:
+                raise SpecError(f"{where}: subtype {subtype} has no meaning")
+        check_unique(where, [status for status, _ in self.responses])
+        check_unique(where, self.errors)
         if self.seqno is not None and not any(
             self.seqno == field.name for shape in self.shapes() for layout in shape.layouts for field in layout.extras
         ):
             raise SpecError(f"{where}: {self.seqno} is no field of it")
+
+    @property
+    def errors(self) -> tuple[int, ...]:
+        """Return the statuses that a refusal has been seen or documented with."""
+        return tuple(refusal.status for refusal in self.refusals if refusal.status is not None)
+
+    @property
+    def disconnects(self) -> tuple[str, ...]:
+        """Return what makes the receiver drop the connection."""
+        return tuple(refusal.doc for refusal in self.refusals if refusal.status is None)
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return every shape that the message can have."""
@@ -326,15 +255,7 @@ class Message:
         return next((shape for code, shape in self.responses if code == status), None)
 
 
-class Direction(Enum):
-    """What a magic byte says about a frame."""
-
-    REQUEST = "request"
-    RESPONSE = "response"
-
-
-@dataclass(frozen=True, slots=True)
-class Magic:
+class Magic(NamedTuple):
     """A first byte."""
 
     value: int
@@ -346,8 +267,7 @@ class Magic:
     since: Release | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FrameInfo:
+class FrameInfo(NamedTuple):
     """An object in the framing extras of a flexible frame."""
 
     id: int
@@ -358,8 +278,7 @@ class FrameInfo:
     doc: str
 
 
-@dataclass(frozen=True, slots=True)
-class ControlKey:
+class ControlKey(NamedTuple):
     """A parameter of the control command."""
 
     name: str
@@ -370,8 +289,7 @@ class ControlKey:
     until: Release | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SystemEvent:
+class SystemEvent(NamedTuple):
     """A system event: its key and, by version, the fields of its value."""
 
     id: int
@@ -380,18 +298,10 @@ class SystemEvent:
     versions: tuple[tuple[int, tuple[Field, ...] | None], ...]  #: None: FlatBuffers, shown as bytes
     doc: str
     since: Release | None = None
+    until: Release | None = None
 
 
-class Severity(StrEnum):
-    """How bad a defect is."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
-@dataclass(frozen=True, slots=True)
-class DefectSpec:
+class DefectSpec(NamedTuple):
     """Something that can be wrong with one frame. The id is stable: outputs and tests name it."""
 
     id: str
@@ -402,8 +312,7 @@ class DefectSpec:
     rule: str | None = None  #: the framing rule that it breaks
 
 
-@dataclass(frozen=True, slots=True)
-class Erratum:
+class Erratum(NamedTuple):
     """Where the protocol's own documents contradict themselves or the servers."""
 
     id: str

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dissector.spec import dcp, draft, enums, memcached, upr
+import itertools
+
+from dissector.spec import dcp, draft, enums, evidence, headers, memcached, upr
+from dissector.spec.bodies import BODIES
 from dissector.spec.controls import CONTROL_KEYS
 from dissector.spec.defects import DEFECTS
+from dissector.spec.dialects import DIALECT_ORDER
 from dissector.spec.errata import ERRATA
 from dissector.spec.events import SYSTEM_EVENTS
 from dissector.spec.model import (
+    Body,
     ControlKey,
     DefectSpec,
     Dialect,
@@ -20,15 +25,18 @@ from dissector.spec.model import (
     Shape,
     SpecError,
     SystemEvent,
+    size_of,
 )
 from dissector.spec.sources import SOURCES
+from dissector.spec.topics import TOPICS
 
-HEADER_SIZE = 24
-#: No server sends more: 20 MiB of document, 1 MiB of xattrs, and room for what is to come.
-MAX_BODY = 30 * 1024 * 1024
+HEADER_SIZE = headers.HEADER_SIZE
+MAX_BODY = evidence.MAX_BODY
+DEFAULT_VBUCKETS = evidence.DEFAULT_VBUCKETS
 #: A key's size in bytes, with its collection id.
 MAX_KEY = 251
-DEFAULT_VBUCKETS = 1024
+#: A collection id's size in bytes: unsigned LEB128, in its shortest form.
+MAX_COLLECTION_ID = 5
 #: 11210 is the data port, 11209 its internal sibling of old. 11207 is TLS and cannot be read.
 PORTS = (11210, 11209)
 
@@ -73,6 +81,17 @@ for _message in MESSAGES:
 
 DRAFT_OPCODES = frozenset(opcode for opcode, _ in _drafted)
 DRAFT_FAILOVER_LOG = draft.FAILOVER_LOG
+
+
+def _open_flags() -> tuple[int, int]:
+    """Return the size of the shipped open's extras, and where its flags are in them."""
+    request = next(known.request for known in dcp.MESSAGES if known.name == "open")
+    extras = request.layouts[0].extras if request is not None else ()
+    before = tuple(itertools.takewhile(lambda field: field.name != "open_flags", extras))
+    return size_of(extras), size_of(before)
+
+
+OPEN_EXTRAS, OPEN_FLAGS_AT = _open_flags()
 
 
 def message(dialect: Dialect, opcode: int, *, server_push: bool = False) -> Message | None:
@@ -143,7 +162,16 @@ def _validate() -> None:
     for defect in DEFECTS:
         if defect.erratum is not None and defect.erratum not in ERRATUM_BY_ID:
             raise SpecError(f"defect {defect.id}: unknown erratum {defect.erratum}")
-    for table in (DEFECTS, ERRATA, CONTROL_KEYS, SYSTEM_EVENTS, enums.MAGICS, enums.FRAME_INFOS):
+    for topic in TOPICS:
+        for erratum in topic.errata:
+            if erratum not in ERRATUM_BY_ID:
+                raise SpecError(f"{topic.name}: unknown erratum {erratum}")
+    if set(BODIES) != set(Body) or set(DIALECT_ORDER) != set(Dialect):
+        raise SpecError("a kind of value or a dialect is not described")
+    for magic in MAGICS:
+        if headers.header_form(magic) is None:
+            raise SpecError(f"magic {magic:#x} has no header")
+    for table in (DEFECTS, ERRATA, CONTROL_KEYS, SYSTEM_EVENTS, TOPICS, enums.MAGICS, enums.FRAME_INFOS):
         _validate_unique(table)
 
 

@@ -1,7 +1,8 @@
 """The dialect ``upr``: the specification of January to June 2014, and the servers built before 3.0.
 
-The marker has no range and *follows* its items, the buffer ack is answered, and the consumer answers every
-mutation, deletion, marker and stream end (recorded from a development snapshot of May 2014).
+The marker has no range and *follows* its items. The documents want no answer to what a stream carries, and one to a
+buffer ack; the recorded builds of May 2014 answer the buffer ack, and every mutation, deletion, marker and stream end
+too.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ from dissector.spec.model import (
     Message,
     Party,
     Presence,
+    Refusal,
     Reply,
     Role,
     Shape,
 )
+from dissector.spec.refusals import ANOTHER_ROLE
 
 _MUST, _MAY = Presence.MUST, Presence.MAY
 _SUCCESS = enums.SUCCESS
 _EMPTY = ((_SUCCESS, Shape()),)
-_WHOLE_FRAME = FlowSize()
+_WHOLE_FRAME = FlowSize(0, "the whole frame; what was held back until an ack is sent uncounted (May 2014)")
 _FLAGS = Field("stream_flags", Kind.U32, "kind of the stream", enums.UPR_STREAM_FLAGS)
+_SEQUENCE_NUMBER = Field("sequence_number", Kind.U32, "unused; reserved in the shipped protocol")
+_ANSWERED = "by the documents never; consumers of May 2014 answer with success"
 
 _STREAM_REQUEST_40 = (
     Field("stream_flags", Kind.U32, "kind of the stream", enums.STREAM_FLAGS),
@@ -47,16 +52,21 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_OPEN",
         Party.AGENT,
         Party.PARTIES,
-        "Names the connection and gives the receiver its role.",
+        "Names the connection, by its key, and gives the receiver its role: set flag, producer; clear, consumer.",
         "transport-spec",
         request=Shape(
             layouts=(
                 Layout(
                     "open",
                     extras=(
-                        Field("sequence_number", Kind.U32, "unused; reserved in the shipped protocol"),
+                        _SEQUENCE_NUMBER,
                         Field("open_flags", Kind.U32, "role of the receiver", enums.UPR_OPEN_FLAGS),
                     ),
+                ),
+                Layout(
+                    "4 bytes",
+                    extras=(_SEQUENCE_NUMBER,),
+                    doc="before 2013-10-30; its field is not recorded, only its size",
                 ),
             ),
             key=_MUST,
@@ -96,10 +106,12 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_CLOSE_STREAM",
         Party.AGENT,
         Party.PARTIES,
-        "Ends a stream early. A consumer that closed tells its producer when the next message for the vbucket arrives.",
+        "Ends a stream early. A consumer that closed tells its producer when the next message for the vbucket arrives, "
+        "and a producer may still get answers for a stream that it closed. The documents describe no answer.",
         "transport-spec",
         request=Shape(),
         responses=_EMPTY,
+        refusals=(Refusal(0x01, "there is no such stream; recorded, not documented"),),
         errata=("E-33",),
     ),
     Message(
@@ -109,7 +121,8 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_STREAM_REQ",
         Party.CONSUMER,
         Party.PRODUCER,
-        "Asks for a vbucket's changes from a seqno on. Its opaque is the opaque of every message of the stream.",
+        "Asks for a vbucket's changes from a seqno on; uuid 0 and start 0 ask for everything. Its opaque is the "
+        "opaque of every message of the stream. Success brings the failover log, rollback the seqno to go back to.",
         "transport-spec",
         request=Shape(
             layouts=(
@@ -118,7 +131,15 @@ MESSAGES: tuple[Message, ...] = (
             ),
         ),
         responses=((_SUCCESS, Shape(value=_MAY, body=Body.FAILOVER_LOG)), (enums.ROLLBACK, dcp.ROLLBACK_SHAPE)),
-        errors=(0x01, 0x02, 0x07, 0x22, 0x23),
+        refusals=(
+            Refusal(0x01, "the uuid is unknown: go back to 0 (the specification of January 2014 only, E-28)"),
+            Refusal(0x02, "the vbucket has a stream on this connection already"),
+            Refusal(0x04, "malformed; a 3.x server says so to the 40-byte form"),
+            Refusal(0x07, "the producer does not have the vbucket"),
+            Refusal(0x22, "start and end contradict each other"),
+            Refusal(0x23, "the consumer's history is not the producer's: go back to the seqno in the body"),
+            Refusal(None, "the connection has no state on the server, or is a consumer's"),
+        ),
         errata=("E-01", "E-02", "E-03", "E-04", "E-05", "E-06", "E-28", "E-29"),
     ),
     Message(
@@ -128,11 +149,11 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_GET_FAILOVER_LOG",
         Party.CONSUMER,
         Party.PRODUCER,
-        "Asks for the branches of a vbucket's history.",
+        "Asks for the branches of a vbucket's history: pairs of uuid and seqno.",
         "transport-spec",
         request=Shape(),
         responses=((_SUCCESS, dcp.FAILOVER_LOG_SHAPE),),
-        errors=(0x07,),
+        refusals=(Refusal(0x07, "the producer does not have the vbucket"),),
         errata=("E-30",),
     ),
     Message(
@@ -152,7 +173,8 @@ MESSAGES: tuple[Message, ...] = (
             ),
         ),
         responses=_EMPTY,
-        reply=Reply.NEVER,
+        reply=Reply.TOLERATED,
+        reply_doc=_ANSWERED,
         flow=_WHOLE_FRAME,
         errata=("E-09",),
     ),
@@ -163,13 +185,14 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_SNAPSHOT_MARKER",
         Party.PRODUCER,
         Party.CONSUMER,
-        "Closes a run of changes with unique keys. It has no range.",
+        "Closes a run of changes with unique keys. It has no range and comes behind the changes, until 2014-04-28.",
         "transport-spec",
         request=Shape(
             layouts=(HEADER_ONLY, Layout("with range", extras=fields.MARKER_RANGE, doc="since 2014-04-28 (MB-10640)")),
         ),
         responses=_EMPTY,
-        reply=Reply.NEVER,
+        reply=Reply.TOLERATED,
+        reply_doc=_ANSWERED,
         flow=_WHOLE_FRAME,
         errata=("E-08", "E-36"),
     ),
@@ -194,7 +217,8 @@ MESSAGES: tuple[Message, ...] = (
             key_role=KeyRole.DOCUMENT,
         ),
         responses=_EMPTY,
-        reply=Reply.NEVER,
+        reply=Reply.TOLERATED,
+        reply_doc=_ANSWERED,
         flow=_WHOLE_FRAME,
         seqno="by_seqno",
         errata=("E-07",),
@@ -217,7 +241,8 @@ MESSAGES: tuple[Message, ...] = (
             key_role=KeyRole.DOCUMENT,
         ),
         responses=_EMPTY,
-        reply=Reply.NEVER,
+        reply=Reply.TOLERATED,
+        reply_doc=_ANSWERED,
         flow=_WHOLE_FRAME,
         seqno="by_seqno",
         errata=("E-31", "E-35"),
@@ -252,7 +277,7 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_FLUSH",
         Party.PRODUCER,
         Party.CONSUMER,
-        "Empties the bucket. Never implemented.",
+        "Empties the bucket. Never implemented in any server.",
         "transport-spec",
         request=Shape(),
         responses=_EMPTY,
@@ -265,7 +290,8 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_SET_VBUCKET_STATE",
         Party.PRODUCER,
         Party.CONSUMER,
-        "The consumer's vbucket is to change its state. The documents say both that it is not answered and how.",
+        "The consumer's vbucket is to change its state. The documents say that it is not answered, and what the answer "
+        "is.",
         "set-vbucket-state",
         request=Shape(
             layouts=(
@@ -276,7 +302,11 @@ MESSAGES: tuple[Message, ...] = (
         ),
         responses=_EMPTY,
         flow=_WHOLE_FRAME,
-        errors=(0x01, 0x04),
+        refusals=(
+            Refusal(0x01, "the connection has no stream for the vbucket"),
+            Refusal(0x04, "malformed"),
+            Refusal(None, ANOTHER_ROLE),
+        ),
         errata=("E-10", "E-11"),
     ),
     Message(
@@ -286,7 +316,7 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_NOOP",
         Party.PRODUCER,
         Party.CONSUMER,
-        "Are you there?",
+        "Are you there? Added on 2014-03-12.",
         "flow-control",
         request=Shape(),
         responses=_EMPTY,
@@ -299,7 +329,8 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_BUFFER_ACK",
         Party.CONSUMER,
         Party.PRODUCER,
-        "Gives back flow-control bytes. The count is drawn as a value; shipped servers want it in the extras.",
+        "Gives back flow-control bytes. The count is a value here; shipped servers want it in the extras. Added on "
+        "2014-03-12.",
         "flow-control",
         request=Shape(
             layouts=(
@@ -309,7 +340,12 @@ MESSAGES: tuple[Message, ...] = (
             value=_MAY,
         ),
         responses=_EMPTY,
-        errors=(0x01, 0x04),
+        reply=Reply.TOLERATED,
+        reply_doc="by the documents always, and producers of May 2014 do; 3.0 does not (E-23)",
+        refusals=(
+            Refusal(0x01, "there is no such buffer"),
+            Refusal(0x04, "malformed, or a stream name that is unknown (E-24)"),
+        ),
         errata=("E-22", "E-23", "E-24"),
     ),
     Message(
@@ -319,10 +355,12 @@ MESSAGES: tuple[Message, ...] = (
         "UPR_CONTROL",
         Party.CONSUMER,
         Party.PRODUCER,
-        "Sets a parameter of the connection: connection_buffer_size or stream_buffer_size.",
+        "Sets a parameter of the connection: connection_buffer_size or stream_buffer_size. The key names it, the value "
+        "is text. Added on 2014-03-12.",
         "flow-control",
         request=Shape(key=_MUST, value=_MUST, body=Body.TEXT, key_role=KeyRole.PARAMETER),
         responses=_EMPTY,
+        refusals=(Refusal(0x04, "an unknown key, or a value that it does not take; recorded, not documented"),),
         errata=("E-20", "E-21", "E-25"),
     ),
 )

@@ -1,0 +1,71 @@
+"""The page about rows, ``docs/frames.md``: every column of the schema, its type and its meaning."""
+
+from __future__ import annotations
+
+from dissector.codegen.markdown import code, escape, table
+from dissector.frames import CONTENT_COLUMNS, FIELD_COLUMNS, HEADER_COLUMNS, IDENTITY_COLUMNS, Column
+from dissector.spec import registry
+from dissector.spec.model import Dialect
+
+_INTRODUCTION = """\
+# Frames as rows
+
+<!-- Generated from dissector/frames.py by `make docs`. -->
+
+One row per message. `uprscope dissect --format ndjson|csv|parquet|arrow` writes these rows.
+
+* Numbers are signed, as Spark has no unsigned types: each stands in the next larger one. Of 64-bit ones, identifiers
+  (*unsigned* below) keep their bit pattern: NDJSON and CSV print them as unsigned, Parquet and Arrow hold the signed
+  number. Seqnos stop at 9223372036854775807 (2^63-1), which stands for "no end".
+* A column without a value is null; NDJSON leaves it out.
+* Bytes (`key`, `value`) are bytes in Parquet and Arrow. In NDJSON and CSV they are text where they are printable UTF-8,
+  else `hex:` and their hexadecimal digits.
+* Rows come in the order in which frames were complete. The order within one direction is exact; across directions use
+  `acked_offset`, not the order.
+* Documents are not looked into: `defects` does not say whether a value is the JSON, snappy or xattrs that its datatype
+  promises.
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    parts = [_INTRODUCTION]
+    for title, columns in (
+        ("Where the frame was", IDENTITY_COLUMNS),
+        ("Header", HEADER_COLUMNS),
+        ("Fields of single messages", FIELD_COLUMNS),
+        ("Content", CONTENT_COLUMNS),
+    ):
+        with_messages = columns is FIELD_COLUMNS
+        header = ["column", "type", "meaning", *(["messages"] if with_messages else [])]
+        rows = [_row(column, with_messages=with_messages) for column in columns]
+        parts.append(f"## {title}\n\n{table(header, rows)}\n")
+    return "\n".join(parts)
+
+
+def _row(column: Column, *, with_messages: bool) -> list[str]:
+    kind = f"{column.type}, unsigned" if column.unsigned else str(column.type)
+    row = [code(column.name), escape(kind), escape(column.doc)]
+    if with_messages:
+        row.append(", ".join(_messages(column.name)))
+    return row
+
+
+def _messages(name: str) -> list[str]:
+    """Name the messages of upr and dcp that fill a column."""
+    found: dict[str, None] = {}
+    for message in registry.MESSAGES:
+        if message.dialect is Dialect.MEMCACHED:
+            continue
+        names = {
+            field.name
+            for shape in message.shapes()
+            for layout in shape.layouts
+            for field in (*layout.extras, *layout.value)
+        }
+        if name in names or (name == "by_seqno" and message.seqno is not None):
+            found[message.name] = None
+    events = (fields or () for event in registry.EVENT_BY_ID.values() for _, fields in event.versions)
+    if any(name == field.name for fields in events for field in fields):
+        found["system_event"] = None
+    return list(found)
