@@ -7,7 +7,7 @@ not plainly in order; the reference path uses nothing else.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -103,7 +103,8 @@ class Connections:
     dialect: Dialect | None = None  #: taken for granted
     live: dict[bytes, tuple[Connection, int]] = field(default_factory=dict)  #: both directed keys to (connection, side)
     ended: Callable[[Connection], None] = lambda _: None
-    recent: dict[int, Connection] = field(default_factory=dict)  #: by index, the one silent longest first
+    #: By index, the one silent longest first. A plain dict would look for its first entry past all that were removed.
+    recent: OrderedDict[int, Connection] = field(default_factory=OrderedDict)
     count: int = 0
     held_total: int = 0
     partial_total: int = 0
@@ -122,7 +123,8 @@ class Connections:
     def touch(self, connection: Connection, packet: int, time_ns: int) -> None:
         """Note that a connection is in use."""
         connection.last_packet, connection.last_ns = packet, time_ns
-        self.recent[connection.index] = self.recent.pop(connection.index, connection)
+        self.recent[connection.index] = connection
+        self.recent.move_to_end(connection.index)
 
     def take(self, connection: Connection, side: int, segment: Segment) -> None:
         """Take a segment of a known connection."""
@@ -176,21 +178,21 @@ class Connections:
             Detector(self.dialect or self.ports.dialect(flow)),
         )
         self.count += 1
-        self.live[key] = (connection, 0)
         self.live[reverse_key(key)] = (connection, 1)
-        return connection, side
+        self.live[key] = (connection, 0)  # the only one where both ends are the same address and port
+        return self.live[segment.key]
 
     def deliver(self, connection: Connection, side: int, events: list[Piece | Gap]) -> None:
         """Hand ordered bytes and gaps to the framer, and its frames on."""
         framer = connection.framers[side]
-        before = len(framer.buffer)
+        before = framer.cost
         frames: list[RawFrame] = []
         for event in events:
             if isinstance(event, Gap):
                 framer.gap(event, frames)
             else:
                 framer.data(event, frames)
-        self.partial_total += len(framer.buffer) - before
+        self.partial_total += framer.cost - before
         for frame in frames:
             self.emit(connection, side, frame)
 
@@ -201,13 +203,14 @@ class Connections:
             self.held_total -= direction.held_cost
             self.deliver(connection, side, direction.flush())
             framer = connection.framers[side]
-            before = len(framer.buffer)
+            before = framer.cost
             frames: list[RawFrame] = []
             framer.finish(frames)
-            self.partial_total += len(framer.buffer) - before
+            self.partial_total += framer.cost - before
             for frame in frames:
                 self.emit(connection, side, frame)
-        del self.live[connection.key], self.live[reverse_key(connection.key)]
+        del self.live[connection.key]
+        self.live.pop(reverse_key(connection.key), None)
         self.recent.pop(connection.index, None)
         self.ended(connection)
 
@@ -251,14 +254,15 @@ class Connections:
                     self.given_up["out_of_order_total"] += 1
                     self._give_up_hole(connection, side)
         if self.partial_total > self.limits.partial_total:
-            sides.sort(key=lambda entry: -len(entry[0].framers[entry[1]].buffer))
+            sides.sort(key=lambda entry: -entry[0].framers[entry[1]].cost)
             for connection, side in sides:
-                if self.partial_total <= self.limits.partial_total * _RELIEF:
-                    break
                 framer = connection.framers[side]
-                before = len(framer.buffer)
+                before = framer.cost
+                # Who holds nothing has nothing to give up: its first header must not be forgotten for it.
+                if self.partial_total <= self.limits.partial_total * _RELIEF or not before:
+                    break
                 framer.shed()
-                self.partial_total += len(framer.buffer) - before
+                self.partial_total += framer.cost - before
                 self.given_up["partial_total"] += 1
 
     def _evict(self) -> None:

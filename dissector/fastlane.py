@@ -77,10 +77,10 @@ class FastLane:
     def _near_limits(self) -> bool:
         """Tell whether a shared limit could be reached in this block: then the order across flows matters."""
         limits, shared = self.connections.limits, self.connections
-        coming = int(self.block.payload_captured.sum())
+        coming = int(self.block.payload_captured.sum()) + len(self.block) * SEGMENT_OVERHEAD
         new = self._found.count(None)
         return (
-            shared.held_total + coming + len(self.block) * SEGMENT_OVERHEAD > limits.out_of_order_total
+            shared.held_total + coming > limits.out_of_order_total
             or shared.partial_total + coming > limits.partial_total
             or len(shared.live) + 2 * new > 2 * limits.connections
         )
@@ -278,6 +278,7 @@ class FastLane:
             framer.position = direction.next - len(framer.buffer)
             if framer.buffer:
                 framer.marks += self._marks(flow, ordinal)
+                framer.condense()
             self.connections.partial_total += len(framer.buffer) - held
         self._touch()
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissector import headers
 from dissector.headers import HEADER_SIZE
+from dissector.limits import SEGMENT_OVERHEAD
 
 if TYPE_CHECKING:
     from dissector.limits import Limits
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 #: What is kept of a frame that is not held whole: header, framing extras, extras and key.
 PREFIX_BYTES = HEADER_SIZE + 255 + 255 + 256
+#: Packets of one unfinished frame that are remembered before those that say nothing new are forgotten.
+_MARKS_KEPT = 8
 
 
 class State(Enum):
@@ -91,6 +95,13 @@ class Framer:
     def settled(self) -> bool:
         """Tell whether the next frame starts at the buffer's first byte and nothing is pending from a gap."""
         return self.state is State.WALK and self._open is None and not self.gap_before and not self.skipped_before
+
+    @property
+    def cost(self) -> int:
+        """Return the bytes held, with what the memory of their packets takes where that is not bounded by itself."""
+        if self.state is State.WALK:
+            return len(self.buffer)
+        return len(self.buffer) + SEGMENT_OVERHEAD * len(self.marks)
 
     def data(self, piece: Piece, out: list[RawFrame]) -> None:
         """Take the next bytes in order."""
@@ -238,6 +249,8 @@ class Framer:
         if lost:
             self.state = State.SEARCH
             self._skip(1)  # a header that is legal but announces too much would be found again and again
+        else:
+            self.condense()
         return lost
 
     def _emit(self, out: list[RawFrame], at: int, length: int) -> None:
@@ -254,7 +267,7 @@ class Framer:
         """Return first and last packet of a span, the time of the last, and what the first byte's acknowledged."""
         marks = self._marks_from(start)
         lowest, highest = marks[0], marks[0]
-        for mark in marks[1:]:
+        for mark in islice(marks, 1, None):
             if mark.offset >= end:
                 break
             lowest = min(lowest, mark, key=_packet)
@@ -269,6 +282,12 @@ class Framer:
             index += 1
         del marks[:index]
         return marks
+
+    def condense(self) -> None:
+        """Forget the packets of an unfinished frame that its row will not tell of: a frame may come byte by byte."""
+        if len(self.marks) > _MARKS_KEPT:
+            telling = {self.marks[0], min(self.marks, key=_packet), max(self.marks, key=_packet)}
+            self.marks = sorted(telling, key=_offset)
 
     def first_mark(self) -> tuple[int, int | None] | None:
         """Return the first packet of the unfinished frame, and what the one with its first byte acknowledged."""
@@ -317,9 +336,15 @@ class Framer:
     def _drop(self, count: int) -> None:
         del self.buffer[:count]
         self.position += count
-        if not self.buffer:
+        if self.buffer:
+            self._marks_from(self.position)  # or a search through small packets would remember all of them
+        else:
             self.marks.clear()
 
 
 def _packet(mark: Mark) -> int:
     return mark.packet
+
+
+def _offset(mark: Mark) -> int:
+    return mark.offset

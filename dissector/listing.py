@@ -11,6 +11,7 @@ from dissector.spec.model import Dialect, Enumeration, Field, Flags
 from dissector.terminal import safe_text
 
 if TYPE_CHECKING:
+    from dissector.choice import Numbering
     from dissector.terminal import Terminal
 
 _KEY_WIDTH = 48
@@ -43,12 +44,11 @@ HEADINGS = f"{'frame':>7} {'seconds':>12} {'conn':>5}   {'message':<20} {'vbucke
 
 
 class Listing:
-    """Lines of one run; numbers connections as they come up and counts time from the first frame."""
+    """Lines of one run; time counts from the first frame."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, numbering: Numbering) -> None:
         self._terminal = terminal
-        self._connections: dict[str, int] = {}
-        self._start_ns: int | None = None
+        self._numbering = numbering
 
     def heading(self) -> str:
         """Return the line above the others."""
@@ -56,10 +56,8 @@ class Listing:
 
     def line(self, row: dict[str, Any]) -> str:
         """Return a frame's line."""
-        if self._start_ns is None:
-            self._start_ns = row["time_ns"]
-        number = self._connections.setdefault(row["connection"], len(self._connections) + 1)
-        seconds = f"{(row['time_ns'] - self._start_ns) / 1e9:.6f}"
+        number = self._numbering.numbers[row["connection"]]
+        seconds = f"{(row['time_ns'] - (self._numbering.start_ns or 0)) / 1e9:.6f}"
         arrow = "→" if row["direction"] == 0 else "←"
         name = row["name"] + ("" if not row["response"] else " reply")
         vbucket = "" if row["vbucket"] is None else str(row["vbucket"])

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from dissector.errors import UsageError
 from dissector.frames import SCHEMA, UNSIGNED
+from dissector.terminal import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +66,12 @@ def open_writer(kind: str, stream: IO[bytes], schema: pa.Schema = SCHEMA) -> Wri
     """Make the writer of a format for rows of this schema."""
     if kind == "ndjson":
         return NdjsonWriter(stream)
+    if kind == "json":
+        return JsonWriter(stream)
     if kind == "csv":
         return CsvWriter(stream, schema)
+    if kind == "tsv":
+        return TsvWriter(stream, schema)
     if kind == "parquet":
         return ParquetWriter(stream, schema)
     return ArrowWriter(stream, schema)
@@ -86,6 +91,49 @@ class NdjsonWriter:
 
     def close(self) -> None:
         """Nothing has to come last."""
+
+
+class JsonWriter:
+    """One JSON array of objects, indented for reading."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._begun = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch."""
+        for row in batch.to_pylist():
+            text = json.dumps(plain(row), ensure_ascii=False, indent=2)
+            self._stream.write((",\n" if self._begun else "[\n").encode() + text.encode("utf-8", "backslashreplace"))
+            self._begun = True
+
+    def close(self) -> None:
+        """End the array."""
+        self._stream.write(b"\n]\n" if self._begun else b"[]\n")
+
+
+class TsvWriter:
+    """Tab-separated columns for people and for cut: nothing of a capture reaches the terminal raw."""
+
+    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
+        self._stream = stream
+        self._stream.write(("\t".join(schema.names) + "\n").encode())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch."""
+        lines = ["\t".join(_cell(name, value) for name, value in row.items()) for row in batch.to_pylist()]
+        self._stream.write(("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+
+    def close(self) -> None:
+        """Nothing has to come last."""
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return safe_text(_joined(name, value))
+    return safe_text(str(_plain(name, value)))
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:

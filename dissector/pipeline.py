@@ -15,32 +15,52 @@ from dissector.link.columnar import ColumnarDecoder
 from dissector.run import Options, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
     from dissector.capture import Input
+    from dissector.connections import Connection
     from dissector.tables import FrameTable
 
 
 class FrameReader:
     """Captures to record batches of frames."""
 
-    def __init__(self, inputs: Sequence[Input], options: Options | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        options: Options | None = None,
+        *,
+        ended: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
+        """Prepare to read; ``ended`` is told of every connection when nothing more will come of it."""
         self.options = options or Options()
         self.report = Report()
+        self._ended = ended
         self._inputs = list(inputs) if self.options.separate else order_by_time(inputs)
         self._captures = [each.name for each in self._inputs]
+        sizes = [each.path.stat().st_size if each.path is not None and not each.once else None for each in self._inputs]
+        self.bytes_total = None if None in sizes else sum(size for size in sizes if size is not None)
+        self.bytes_read = 0
         self._slow = SlowLane()
         self._connections = self._fresh()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch, _ in self.tables():
+            yield batch
+
+    def tables(self) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
+        """Yield each batch of rows together with the bytes of its frames."""
         decoder = ColumnarDecoder()
+        finished = 0
         for index, each in enumerate(self._inputs):
             reader = CaptureReader(each, index, self.options.chunk_bytes)
             for block in reader:
+                self.bytes_read = finished + reader.raw_position
                 yield from self._batches(run_block(self._connections, self._slow, decoder.decode(block)))
             self.report.damage += reader.damage
+            finished = self.bytes_read
             if self.options.separate:
                 yield from self._end()
         decoder.finish()
@@ -52,17 +72,22 @@ class FrameReader:
             self._slow.emit,
             self.options.limits,
             self.options.ports,
-            ended=self.report.ended,
+            ended=self._end_of,
             dialect=self.options.dialect,
         )
 
-    def _end(self) -> Iterator[pa.RecordBatch]:
+    def _end_of(self, connection: Connection) -> None:
+        self.report.ended(connection)
+        self._ended(connection)
+
+    def _end(self) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         self._connections.finish()
         self.report.given_up.update(self._connections.given_up)
         self._connections = self._fresh()
         yield from self._batches(self._slow.table())
 
-    def _batches(self, table: FrameTable) -> Iterator[pa.RecordBatch]:
+    def _batches(self, table: FrameTable) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         if len(table):
-            yield batch_of(table, self.report.frames + 1, self._captures, self.options)
+            first = self.report.frames + 1
             self.report.frames += len(table)
+            yield batch_of(table, first, self._captures, self.options), table

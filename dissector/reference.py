@@ -17,7 +17,7 @@ from dissector.rows import Row, row_of
 from dissector.run import Options, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dissector.capture import Input
     from dissector.framing import RawFrame
@@ -29,9 +29,17 @@ _BATCH_ROWS = 4096
 class ReferenceReader:
     """Captures to record batches of frames, the plain way."""
 
-    def __init__(self, inputs: Sequence[Input], options: Options | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        options: Options | None = None,
+        *,
+        ended: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
+        """Prepare to read; ``ended`` is told of every connection when nothing more will come of it."""
         self.options = options or Options()
         self.report = Report()
+        self._ended = ended
         self._inputs = list(inputs) if self.options.separate else order_by_time(inputs)
         self._captures = [each.name for each in self._inputs]
         self._rows: list[Row] = []
@@ -57,8 +65,12 @@ class ReferenceReader:
 
     def _fresh(self) -> Connections:
         return Connections(
-            self._emit, self.options.limits, self.options.ports, ended=self.report.ended, dialect=self.options.dialect
+            self._emit, self.options.limits, self.options.ports, ended=self._end_of, dialect=self.options.dialect
         )
+
+    def _end_of(self, connection: Connection) -> None:
+        self.report.ended(connection)
+        self._ended(connection)
 
     def _end(self) -> None:
         self._connections.finish()

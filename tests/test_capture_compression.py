@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -278,14 +279,16 @@ def test_a_failing_disk_is_damage(kind: str) -> None:
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
-        pytest.param("gzip", ["-c"], marks=pytest.mark.tool("gzip")),
-        pytest.param("zstd", ["-c", "--long=27"], marks=pytest.mark.tool("zstd")),
-        pytest.param("lz4", ["-c", "-B4", "-BD"], marks=pytest.mark.tool("lz4")),
-        pytest.param("xz", ["-c", "-T2", "--block-size=50000"], marks=pytest.mark.tool("xz")),
-        pytest.param("bzip2", ["-c", "-1"], marks=pytest.mark.tool("bzip2")),
+        ("gzip", ["-c"]),
+        ("zstd", ["-c", "--long=27"]),
+        ("lz4", ["-c", "-B4", "-BD"]),
+        ("xz", ["-c", "-T2", "--block-size=50000"]),
+        ("bzip2", ["-c", "-1"]),
     ],
 )
 def test_what_the_programs_write(program: str, arguments: list[str], tmp_path: Path) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")  # a second opinion: the libraries are tested above
     target = tmp_path / "misnamed.txt"
     target.write_bytes(subprocess.run([program, *arguments], input=SAMPLE, capture_output=True, check=True).stdout)
     with open_capture(target) as reader:

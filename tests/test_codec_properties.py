@@ -62,7 +62,9 @@ def number(field: Field) -> st.SearchStrategy[int]:
 def well_formed(draw: st.DrawFn, form: tuple[Message, bool, int, Shape, Layout]) -> dict[str, Any]:
     """Draw the arguments of a frame that breaks no rule."""
     _, response, status, shape, layout = form
-    fields = {field.name: draw(number(field)) for field in (*layout.extras, *layout.value) if field.name != "marker_version"}
+    fields = {
+        field.name: draw(number(field)) for field in (*layout.extras, *layout.value) if field.name != "marker_version"
+    }
     if "nmeta" in fields:
         fields["nmeta"] = 0
     key = b""

@@ -94,6 +94,14 @@ class CaptureReader:
     ) -> None:
         self.close()
 
+    @property
+    def raw_position(self) -> int:
+        """Bytes of the file itself, compressed as it may be, that have been read; 0 where that cannot be told."""
+        try:
+            return self._opened.tell() if self._opened is not None and self._opened.seekable() else 0
+        except OSError:
+            return 0
+
     def close(self) -> None:
         """Close the file if the reader opened it."""
         if self._opened is not None:

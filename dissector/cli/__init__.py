@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # what is still in the buffer must fail here, not in the interpreter's last breath
     except UprscopeError as error:
         _settle_stdout()
-        _complain(str(error))
+        _complain(str(error), drawn=hasattr(error, "position"))
         status = EXIT_USAGE
     except BrokenPipeError:
         _settle_stdout()
@@ -161,13 +161,14 @@ def _command(name: str) -> Command:
     raise UsageError(f"no command {name!r} ({hint})")
 
 
-def _complain(message: str) -> None:
-    """Write one line to stderr, if there still is one."""
+def _complain(message: str, *, drawn: bool = False) -> None:
+    """Write one line to stderr, if there still is one; ``drawn`` ones show a text and point at a place in it."""
     if sys.stderr is None:
         return
     terminal = Terminal.of(sys.stderr)
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"{terminal.error(PROG + ':')} {terminal.encode(one_line(message))}\n")
+        lines = [terminal.encode(one_line(line)) for line in (message.split("\n") if drawn else [message])]
+        sys.stderr.write(f"{terminal.error(PROG + ':')} " + "\n".join(lines) + "\n")
         sys.stderr.flush()
 
 

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import contextlib
 import sys
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from dissector.limits import Limits
-from dissector.ports import Ports
-from dissector.spec.model import Dialect
+from dissector.cli.reading import EXIT_DAMAGED, add_reading_arguments, options_of, positive
 from dissector.terminal import Terminal, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
+    from dissector.choice import Numbering
+    from dissector.filters import Filter
+    from dissector.output import Writer
+    from dissector.pipeline import FrameReader
     from dissector.run import Options, Report
+    from dissector.tables import FrameTable
 
-EXIT_DAMAGED = 3
-FORMATS = ("text", "ndjson", "csv", "parquet", "arrow")
+FORMATS = ("text", "json", "ndjson", "csv", "parquet", "arrow")
 BINARY_FORMATS = ("parquet", "arrow")
 
 _EPILOG = """\
 examples:
   uprscope dissect capture.pcapng
-  uprscope dissect ring/*.pcap.zst --limit 100
+  uprscope dissect capture.pcap --filter 'opcode == mutation and vbucket == 5'
+  uprscope dissect capture.pcap --filter 'defects' -V
+  uprscope dissect capture.pcap --follow 2 --vbucket 17
+  uprscope dissect ring/*.pcap.zst --limit 100 --no-pager
   uprscope dissect capture.pcap --format ndjson | jq .name
   uprscope dissect capture.pcap --format parquet -o frames.parquet
   tcpdump -w - port 11210 | uprscope dissect -
 
+docs/frames.md describes the fields, docs/filters.md the filters.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
 everything readable was written."""
 
@@ -36,85 +44,75 @@ everything readable was written."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "captures", nargs="+", metavar="CAPTURE", help="file, directory, pattern, or - for standard input"
+    add_reading_arguments(parser)
+    chosen = parser.add_argument_group("which frames")
+    chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
+    chosen.add_argument("--follow", metavar="CONNECTION", help="only this connection: its number or its id")
+    chosen.add_argument(
+        "--vbucket", type=_vbucket, metavar="N", help="only this vbucket, answers to its requests included"
     )
-    parser.add_argument("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file; it appears when it is complete")
-    parser.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (not for text)")
-    parser.add_argument("--limit", type=_count, metavar="N", help="stop after N frames")
-    parser.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
-    parser.add_argument("--separate", action="store_true", help="connections do not go on from one file to the next")
-    parser.add_argument(
-        "--port", action="append", default=[], metavar="N", help="this port is memcached, whatever it looks like"
-    )
-    parser.add_argument(
-        "--decode-as",
-        action="append",
-        default=[],
-        metavar="N=DIALECT",
-        help="as --port, with the dialect, auto or none",
-    )
-    parser.add_argument("--dialect", choices=[entry.value for entry in Dialect], help="take this dialect for granted")
-    parser.add_argument("--show-secrets", action="store_true", help="do not withhold what SASL commands carry")
-    limits = parser.add_argument_group("limits", "what may be held in memory; reaching one is reported")
-    for field in dataclasses.fields(Limits):
-        limits.add_argument(
-            f"--max-{field.name.replace('_', '-')}",
-            type=_count,
-            default=field.default,
-            metavar="N",
-            help=f"default: {field.default:,}",
-        )
+    chosen.add_argument("--limit", type=positive, metavar="N", help="stop after N frames")
+    shown = parser.add_argument_group("how to show them")
+    shown.add_argument("-V", "--tree", action="store_true", help="every byte of each frame, with offset and meaning")
+    shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
+    shown.add_argument("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
+    shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
+    shown.add_argument("-o", "--output", metavar="FILE", help="write to a file; it appears when it is complete")
+    shown.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
+    shown.add_argument("--show-secrets", action="store_true", help="do not withhold what SASL commands carry")
+    shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+def _vbucket(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 0xFFFF:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a vbucket (0 to 65535)")
     return int(text)
-
-
-def options_of(args: argparse.Namespace) -> Options:
-    """Read the options that say how captures are to be read."""
-    from dissector.run import Options  # noqa: PLC0415 - brings numpy along
-
-    limits = Limits(**{field.name: getattr(args, f"max_{field.name}") for field in dataclasses.fields(Limits)})
-    return Options(
-        limits=limits,
-        ports=Ports.parse(args.port, args.decode_as),
-        dialect=Dialect(args.dialect) if args.dialect else None,
-        values=args.values,
-        redact=not args.show_secrets,
-        separate=args.separate,
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Dissect, and return the exit status."""
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
-    from dissector.errors import UsageError  # noqa: PLC0415
-    from dissector.output import destination, open_writer  # noqa: PLC0415
+    from dissector.choice import Choice, Numbering  # noqa: PLC0415
+    from dissector.filters import parse  # noqa: PLC0415
     from dissector.pipeline import FrameReader  # noqa: PLC0415
+    from dissector.progress import progress  # noqa: PLC0415
 
     options = options_of(args)
     names = fields_of(args)
-    to_terminal = args.output in (None, "-") and sys.stdout.isatty()
-    if args.format in BINARY_FORMATS and to_terminal:
-        raise UsageError(f"{args.format} is not for terminals: give a file with -o, or a pipe")
+    _check_usage(args)
+    chosen: Filter | None = parse(args.filter) if args.filter is not None else None
+    numbering = Numbering()
+    choice = Choice(chosen, args.follow, args.vbucket, numbering)
     reader = FrameReader(expand(args.captures), options)
-    left = args.limit
-    with destination(args.output) as stream:
-        writer = TextWriter(stream, args) if args.format == "text" else open_writer(args.format, stream, schema(names))
-        for batch in reader:
-            rows = batch if left is None else batch.slice(0, left)
-            writer.write(rows if names is None else rows.select(names))
-            if left is not None:
-                left -= rows.num_rows
-                if left <= 0:
-                    break
-        writer.close()
-    report(reader.report)
+    to_stdout = args.output in (None, "-")
+    watched = not (to_stdout and sys.stdout.isatty())
+    with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
+        _copy(reader, choice, writer, args.limit, advance)
+    report(reader.report, filtered=choice.narrow)
     return EXIT_DAMAGED if reader.report.damage else 0
+
+
+def _copy(reader: FrameReader, choice: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
+    left = limit
+    for batch, table in reader.tables():
+        advance()
+        indexes = choice.indexes(batch)
+        if left is not None:
+            indexes = indexes[:left]
+            left -= len(indexes)
+        if len(indexes):
+            writer.write(batch, table, indexes)
+        if left is not None and left <= 0:
+            return
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    from dissector.errors import UsageError  # noqa: PLC0415
+
+    if args.format in BINARY_FORMATS and args.output in (None, "-") and sys.stdout.isatty():
+        raise UsageError(f"{args.format} is not for terminals: give a file with -o, or a pipe")
+    if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
+        raise UsageError("-V and -x show text: they go with neither --format nor --fields")
 
 
 def fields_of(args: argparse.Namespace) -> list[str] | None:
@@ -124,8 +122,6 @@ def fields_of(args: argparse.Namespace) -> list[str] | None:
 
     if args.fields is None:
         return None
-    if args.format == "text":
-        raise UsageError("--fields is for rows: give a --format (ndjson, csv, parquet or arrow)")
     names = [name.strip() for name in args.fields.split(",")]
     for name in names:
         if name not in SCHEMA.names:
@@ -139,6 +135,91 @@ def fields_of(args: argparse.Namespace) -> list[str] | None:
     return names
 
 
+class FrameWriter:
+    """Takes chosen frames of a batch."""
+
+    def __init__(self, writer: Writer, names: list[str] | None) -> None:
+        self._writer = writer
+        self._names = names
+
+    def write(self, batch: pa.RecordBatch, table: FrameTable, indexes: Any) -> None:
+        """Write the chosen rows."""
+        del table
+        rows = batch if len(indexes) == batch.num_rows else batch.take(indexes)
+        self._writer.write(rows if self._names is None else rows.select(self._names))
+
+    def close(self) -> None:
+        """Write what has to come last."""
+        self._writer.close()
+
+
+class TextWriter(FrameWriter):
+    """Lines, trees and dumps for people."""
+
+    def __init__(self, stream: IO[bytes], args: argparse.Namespace, options: Options, numbering: Numbering) -> None:
+        from dissector.listing import Listing  # noqa: PLC0415 - brings pyarrow along
+
+        self._stream = stream
+        self._args = args
+        self._options = options
+        to_stdout = args.output in (None, "-")
+        self._terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
+        self._listing = Listing(self._terminal, numbering)
+        self._begun = False
+
+    def write(self, batch: pa.RecordBatch, table: FrameTable, indexes: Any) -> None:
+        """Write the chosen frames."""
+        lines: list[str] = []
+        if not self._begun and not self._args.tree:
+            lines.append(self._listing.heading())
+        self._begun = True
+        for index, row in zip(indexes.tolist(), batch.take(indexes).to_pylist(), strict=True):
+            if not self._args.tree:
+                lines.append(self._listing.line(row))
+            if self._args.tree or self._args.hex:
+                lines += self._details(row, table.data(index))
+        self._stream.write(("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+
+    def _details(self, row: dict[str, Any], data: bytes) -> Iterator[str]:
+        from dissector.decode import decode  # noqa: PLC0415 - trees only
+        from dissector.hexdump import hexdump  # noqa: PLC0415
+        from dissector.spec.model import Dialect  # noqa: PLC0415
+        from dissector.tree import hidden_spans, tree  # noqa: PLC0415
+
+        prefixed = row["collection_id"] is not None or {"collection-id-invalid", "key-empty"} & set(row["defects"])
+        collections = bool(prefixed) and row["event"] is None
+        decoded = decode(Dialect(row["dialect"]), data, collections=collections, redact=self._options.redact)
+        if self._args.tree:
+            yield from tree(decoded, data, row, self._terminal)
+        if self._args.hex:
+            yield from ("    " + line for line in hexdump(data, hidden=hidden_spans(decoded)))
+        yield ""
+
+    def close(self) -> None:
+        """Nothing has to come last."""
+
+
+@contextlib.contextmanager
+def opened(
+    args: argparse.Namespace, names: list[str] | None, options: Options, numbering: Numbering
+) -> Iterator[FrameWriter]:
+    """Open the output and close it properly, or not at all."""
+    from dissector.output import destination, open_writer  # noqa: PLC0415
+    from dissector.pager import paged  # noqa: PLC0415
+
+    for_people = args.format in ("text", "json")
+    to_stdout = args.output in (None, "-")
+    target = paged(wanted=for_people and not args.no_pager) if to_stdout else destination(args.output)
+    with target as stream:
+        if args.format == "text" and names is None:
+            writer: FrameWriter = TextWriter(stream, args, options, numbering)
+        else:
+            kind = "tsv" if args.format == "text" else args.format
+            writer = FrameWriter(open_writer(kind, stream, schema(names)), names)
+        yield writer
+        writer.close()
+
+
 def schema(names: list[str] | None) -> pa.Schema:
     """Return the schema of the chosen columns."""
     import pyarrow as pa  # noqa: PLC0415 - takes a while to load
@@ -148,37 +229,12 @@ def schema(names: list[str] | None) -> pa.Schema:
     return SCHEMA if names is None else pa.schema([SCHEMA.field(name) for name in names])
 
 
-class TextWriter:
-    """Lines for people."""
-
-    def __init__(self, stream: IO[bytes], args: argparse.Namespace) -> None:
-        from dissector.listing import Listing  # noqa: PLC0415 - brings pyarrow along
-
-        self._stream = stream
-        to_stdout = args.output in (None, "-")
-        terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
-        self._listing = Listing(terminal)
-        self._begun = False
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch."""
-        lines = [self._listing.line(row) for row in batch.to_pylist()]
-        if not self._begun and lines:
-            lines.insert(0, self._listing.heading())
-            self._begun = True
-        if lines:
-            self._stream.write(("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
-
-    def close(self) -> None:
-        """Nothing has to come last."""
-
-
-def report(found: Report) -> None:
+def report(found: Report, *, filtered: bool = False) -> None:
     """Say on stderr what was lost, and why there may be nothing to see."""
     terminal = Terminal.of(sys.stderr)
     for line in found.losses():
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
-    if not found.frames and not found.damage:
+    if not found.frames and not found.damage and not filtered:
         link = found.link
         sys.stderr.write(
             f"uprscope: no frames: {link.packets:,} packets, {link.segments:,} TCP segments, "

@@ -166,7 +166,7 @@ def unescape(text: str, token: Token) -> bytes:
             parts.append(_ESCAPES[char])
         else:
             raise FilterError(
-                rf"no such escape: {shown(found.group())[1:-1]} (there are \n \r \t \\ \" \' \xNN \uNNNN)", text, where
+                rf"no such escape: \{shown(char)[1:-1]} (there are \n \r \t \\ \" \' \xNN \uNNNN)", text, where
             )
         position = found.end()
     parts.append(_encode(text, token, position, len(body)))

@@ -1,0 +1,112 @@
+"""Which frames to show: by filter, by connection, by vbucket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from dissector.errors import UsageError
+from dissector.spec import registry
+from dissector.spec.model import Dialect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from dissector.filters import Filter
+
+    Mask = NDArray[np.bool_]
+
+#: Requests that still wait for an answer are forgotten beyond this many.
+_MAX_WAITING = 1 << 16
+
+
+#: Commands that are about a vbucket: what a stream is made of, not what sets a connection up.
+_ABOUT_A_VBUCKET = np.zeros(256, bool)
+_ABOUT_A_VBUCKET[
+    [
+        message.opcode
+        for message in registry.MESSAGES
+        if message.dialect is Dialect.DCP and message.name not in ("open", "control", "noop", "buffer_ack")
+    ]
+] = True
+
+
+class Numbering:
+    """Numbers connections in the order they come up, whether or not their frames are shown."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.start_ns: int | None = None
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Take note of a batch's connections, and of when everything began."""
+        if self.start_ns is None and batch.num_rows:
+            self.start_ns = batch.column("time_ns")[0].as_py()
+        for name in pc.unique(batch.column("connection")).to_pylist():
+            self.numbers.setdefault(name, len(self.numbers) + 1)
+
+
+class Choice:
+    """Picks frames of batch after batch."""
+
+    def __init__(
+        self, chosen: Filter | None, follow: str | None, vbucket: int | None, numbering: Numbering | None = None
+    ) -> None:
+        self._filter = chosen
+        self._follow = follow
+        self._vbucket = vbucket
+        self._numbering = numbering or Numbering()
+        self._waiting: dict[tuple[str, int, int, int], None] = {}
+        if follow is not None and not follow.isdigit() and (len(follow) != 16 or not _is_hex(follow)):
+            raise UsageError(f"--follow {follow}: give a connection's number in the listing, or its id of 16 digits")
+
+    @property
+    def narrow(self) -> bool:
+        """Tell whether frames may be left out."""
+        return self._filter is not None or self._follow is not None or self._vbucket is not None
+
+    def indexes(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        """Return the chosen rows of a batch."""
+        self._numbering.see(batch)
+        mask = np.ones(batch.num_rows, bool)
+        if self._follow is not None:
+            mask &= self._followed(batch)
+        if self._vbucket is not None:
+            mask &= self._of_vbucket(batch)
+        if self._filter is not None:
+            mask &= self._filter.mask(batch).to_numpy(zero_copy_only=False)
+        return np.flatnonzero(mask)
+
+    def _followed(self, batch: pa.RecordBatch) -> Mask:
+        connections = batch.column("connection")
+        wanted = self._follow
+        if wanted is not None and wanted.isdigit() and len(wanted) < 16:
+            numbers = self._numbering.numbers
+            wanted = next((name for name, number in numbers.items() if number == int(wanted)), "")
+        mask: Mask = pc.equal(connections, wanted).to_numpy(zero_copy_only=False)
+        return mask
+
+    def _of_vbucket(self, batch: pa.RecordBatch) -> Mask:
+        """Choose a vbucket's frames: answers have no vbucket, their requests tell."""
+        vbucket = batch.column("vbucket").fill_null(-1).to_numpy()
+        response = batch.column("response").to_numpy(zero_copy_only=False)
+        opcode, opaque = batch.column("opcode").to_numpy(), batch.column("opaque").to_numpy()
+        drafted = batch.column("subtype").is_valid().to_numpy(zero_copy_only=False)
+        mask: Mask = (vbucket == self._vbucket) & (_ABOUT_A_VBUCKET[opcode] | drafted)
+        direction, names = batch.column("direction").to_numpy(), batch.column("connection")
+        for index in np.flatnonzero(mask | (response & _ABOUT_A_VBUCKET[opcode])).tolist():
+            key = (names[index].as_py(), int(direction[index]), int(opcode[index]), int(opaque[index]))
+            if not response[index]:
+                if len(self._waiting) < _MAX_WAITING:
+                    self._waiting[key] = None
+            elif (key[0], 1 - key[1], *key[2:]) in self._waiting:
+                mask[index] = True
+                # Streams answer several times under one opaque (markers, state changes), so requests are kept.
+        return mask
+
+
+def _is_hex(text: str) -> bool:
+    return all(character in "0123456789abcdef" for character in text)

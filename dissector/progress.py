@@ -1,0 +1,36 @@
+"""A progress bar on stderr for long reads, only where a person is watching."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Less is read before anybody could look.
+SMALLEST = 64 << 20
+
+
+class Measured(Protocol):
+    """Something that is being read."""
+
+    bytes_read: int
+    bytes_total: int | None
+
+
+@contextlib.contextmanager
+def progress(reader: Measured, *, wanted: bool) -> Iterator[Callable[[], None]]:
+    """Show how far a reader has come. Yields what is to be called now and then."""
+    total = reader.bytes_total
+    if not wanted or not sys.stderr.isatty() or (total is not None and total < SMALLEST):
+        yield lambda: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - takes a while to load, and only long reads need it
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn  # noqa: PLC0415
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=total)
+        yield lambda: bar.update(task, completed=reader.bytes_read)
