@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
 
-#: Requests that still wait for an answer are forgotten beyond this many.
+#: Requests that may still be answered; beyond this many the oldest are forgotten.
 _MAX_WAITING = 1 << 16
 
 
@@ -56,17 +56,29 @@ class Choice:
         self, chosen: Filter | None, follow: str | None, vbucket: int | None, numbering: Numbering | None = None
     ) -> None:
         self._filter = chosen
-        self._follow = follow
+        self._follow = follow.lower() if follow is not None else None
         self._vbucket = vbucket
         self._numbering = numbering or Numbering()
         self._waiting: dict[tuple[str, int, int, int], None] = {}
-        if follow is not None and not follow.isdigit() and (len(follow) != 16 or not _is_hex(follow)):
+        if self._follow is not None and not _is_number(self._follow) and not _is_id(self._follow):
             raise UsageError(f"--follow {follow}: give a connection's number in the listing, or its id of 16 digits")
 
     @property
     def narrow(self) -> bool:
         """Tell whether frames may be left out."""
         return self._filter is not None or self._follow is not None or self._vbucket is not None
+
+    @property
+    def astray(self) -> str | None:
+        """Say, when everything has been read, that the connection to follow has not come up."""
+        numbers = self._numbering.numbers
+        if self._follow is None or self._follow in numbers:
+            return None
+        if _is_number(self._follow) and 1 <= int(self._follow) <= len(numbers):
+            return None
+        count = {0: "no connection has frames", 1: "the only connection is 1"}
+        known = count.get(len(numbers), f"connections are 1 to {len(numbers)}")
+        return f"--follow {self._follow}: no such connection ({known})"
 
     def indexes(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """Return the chosen rows of a batch."""
@@ -83,7 +95,7 @@ class Choice:
     def _followed(self, batch: pa.RecordBatch) -> Mask:
         connections = batch.column("connection")
         wanted = self._follow
-        if wanted is not None and wanted.isdigit() and len(wanted) < 16:
+        if wanted is not None and _is_number(wanted):
             numbers = self._numbering.numbers
             wanted = next((name for name, number in numbers.items() if number == int(wanted)), "")
         mask: Mask = pc.equal(connections, wanted).to_numpy(zero_copy_only=False)
@@ -97,16 +109,26 @@ class Choice:
         drafted = batch.column("subtype").is_valid().to_numpy(zero_copy_only=False)
         mask: Mask = (vbucket == self._vbucket) & (_ABOUT_A_VBUCKET[opcode] | drafted)
         direction, names = batch.column("direction").to_numpy(), batch.column("connection")
-        for index in np.flatnonzero(mask | (response & _ABOUT_A_VBUCKET[opcode])).tolist():
+        # Only frames under the opcode and opaque of a chosen request can be its answer, or use its opaque again.
+        code = opcode.astype(np.int64) << 32 | opaque
+        asked = np.r_[code[mask & ~response], np.array([key[2] << 32 | key[3] for key in self._waiting], np.int64)]
+        for index in np.flatnonzero(_ABOUT_A_VBUCKET[opcode] & np.isin(code, asked)).tolist():
             key = (names[index].as_py(), int(direction[index]), int(opcode[index]), int(opaque[index]))
-            if not response[index]:
-                if len(self._waiting) < _MAX_WAITING:
-                    self._waiting[key] = None
-            elif (key[0], 1 - key[1], *key[2:]) in self._waiting:
-                mask[index] = True
+            if response[index]:
                 # Streams answer several times under one opaque (markers, state changes), so requests are kept.
+                mask[index] |= (key[0], 1 - key[1], *key[2:]) in self._waiting
+            elif not mask[index]:
+                self._waiting.pop(key, None)  # the opaque is another vbucket's now
+            else:
+                self._waiting[key] = None
+                if len(self._waiting) > _MAX_WAITING:
+                    del self._waiting[next(iter(self._waiting))]
         return mask
 
 
-def _is_hex(text: str) -> bool:
-    return all(character in "0123456789abcdef" for character in text)
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16
+
+
+def _is_id(text: str) -> bool:
+    return len(text) == 16 and all(character in "0123456789abcdef" for character in text)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from dissector import leb128, values
 from dissector.frame_infos import read_frame_infos
 from dissector.message import Decoded, Defect, FieldValue, Header, Value
+from dissector.presence import check_header, check_parts
 from dissector.spec import draft, enums, headers, registry
 from dissector.spec.model import (
     Body,
-    CasRule,
     Dialect,
     Direction,
     KeyRole,
@@ -121,8 +121,8 @@ class _Reader:
         extras_bytes = self.frame[framing_end:extras_end]
         layout = self._layout(spec, shape, extras_bytes, framing_end, extras, value_length, status)
         if shape is not None and shape is not _ERROR_ANSWER:
-            self._check_presence(shape, layout, key, value_length)
-            self._check_header(shape, drafted)
+            check_parts(shape, layout, key, value_length, self.report)
+            check_header(shape, header, self.report, drafted=drafted)
         elif not drafted and enums.DATATYPES.unknown(header.datatype):
             self.report("datatype-invalid", f"0x{header.datatype:02x}")
         if status is not None and registry.status_name(status) is None:
@@ -293,41 +293,6 @@ class _Reader:
         )
         if nearest is not None:
             self.fields.extend(values.read_fields(nearest.extras, extras, offset))
-
-    def _check_presence(self, shape: Shape, layout: Layout | None, key: int, value: int) -> None:
-        name = layout.name if layout is not None else "message"
-        if key and shape.key is Presence.MUST_NOT:
-            self.report("key-unexpected", f"{key} bytes")
-        if not key and shape.key is Presence.MUST:
-            self.report("key-missing", "the key length is 0")
-        fixed = layout is not None and any(entry.value for entry in shape.layouts)
-        if fixed and layout is not None:
-            expected = layout.value_size
-            if value == expected:
-                return
-            if not expected:
-                self.report("value-unexpected", f"{value} bytes")
-            elif not value:
-                self.report("value-missing", f"{name} has {expected} bytes of value")
-            else:
-                self.report("value-length", f"{value} bytes, {name} has {expected}")
-            return
-        if value and shape.value is Presence.MUST_NOT:
-            self.report("value-unexpected", f"{value} bytes")
-        if not value and shape.value is Presence.MUST:
-            self.report("value-missing", "the value is empty")
-
-    def _check_header(self, shape: Shape, drafted: bool) -> None:
-        header = self.header
-        if not drafted:
-            if enums.DATATYPES.unknown(header.datatype):
-                self.report("datatype-invalid", f"0x{header.datatype:02x}")
-            elif shape.datatypes is not None and header.datatype not in shape.datatypes:
-                self.report("datatype-not-allowed", f"0x{header.datatype:02x}")
-        if shape.cas is CasRule.ZERO and header.cas:
-            self.report("cas-not-zero", f"0x{header.cas:016x}")
-        if shape.cas is CasRule.NOT_ZERO and not header.cas:
-            self.report("cas-zero", "the CAS is 0")
 
     def _key(self, shape: Shape | None, key: bytes, length: int) -> tuple[int | None, bytes]:
         """Split the collection id off a document key."""

@@ -100,7 +100,7 @@ class Framer:
     def cost(self) -> int:
         """Return the bytes held, with what the memory of their packets takes where that is not bounded by itself."""
         if self.state is State.WALK:
-            return len(self.buffer)
+            return len(self.buffer)  # at most a header's worth of packets, see condense
         return len(self.buffer) + SEGMENT_OVERHEAD * len(self.marks)
 
     def data(self, piece: Piece, out: list[RawFrame]) -> None:
@@ -285,7 +285,8 @@ class Framer:
 
     def condense(self) -> None:
         """Forget the packets of an unfinished frame that its row will not tell of: a frame may come byte by byte."""
-        if len(self.marks) > _MARKS_KEPT:
+        # Before its header is whole it may be no frame at all, and the next one may start in any of these packets.
+        if len(self.marks) > _MARKS_KEPT and len(self.buffer) >= HEADER_SIZE:
             telling = {self.marks[0], min(self.marks, key=_packet), max(self.marks, key=_packet)}
             self.marks = sorted(telling, key=_offset)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dissector.choice import Numbering
     from dissector.terminal import Terminal
 
+_NAME_WIDTH = 23  #: set_vbucket_state reply
 _KEY_WIDTH = 48
 _TEXT_WIDTH = 60
 #: Shown only when they are not zero: they are on every mutation and say little.
@@ -30,6 +31,8 @@ _QUIET = frozenset(
         "deleted",
     )
 )
+#: Columns that hold all of the value they come from: its size would say nothing new.
+_READ_VALUES = ("failover_log", "features", "rollback_seqno")
 _HEX = frozenset(column.name for column in COLUMNS if column.unsigned) | {"scope_id", "collection_id", "item_flags"}
 _NAMES = {
     field.name: field
@@ -40,7 +43,9 @@ _NAMES = {
     for field in (*layout.extras, *layout.value)
 }
 
-HEADINGS = f"{'frame':>7} {'seconds':>12} {'conn':>5}   {'message':<20} {'vbucket':>7} {'opaque':>8}  what it says"
+HEADINGS = (
+    f"{'frame':>7} {'seconds':>12} {'conn':>5}   {'message':<{_NAME_WIDTH}} {'vbucket':>7} {'opaque':>8}  what it says"
+)
 
 
 class Listing:
@@ -58,14 +63,17 @@ class Listing:
         """Return a frame's line."""
         number = self._numbering.numbers[row["connection"]]
         seconds = f"{(row['time_ns'] - (self._numbering.start_ns or 0)) / 1e9:.6f}"
-        arrow = "→" if row["direction"] == 0 else "←"
+        arrows = ("→", "←") if self._terminal.unicode else (">", "<")
         name = row["name"] + ("" if not row["response"] else " reply")
         vbucket = "" if row["vbucket"] is None else str(row["vbucket"])
-        left = f"{row['frame']:>7} {seconds:>12} {number:>5} {arrow} "
+        left = f"{row['frame']:>7} {seconds:>12} {number:>5} {arrows[row['direction']]} "
         middle = f"{vbucket:>7} {row['opaque']:08x}  "
-        text = self._terminal.encode(left) + self._style(row, f"{name:<20}") + f" {middle}" + "  ".join(_details(row))
+        parts = _details(row)
         trouble = _trouble(row)
-        return f"{text}  {self._terminal.warning(trouble)}".rstrip() if trouble else text.rstrip()
+        if trouble:
+            parts.append(self._terminal.warning(trouble))
+        text = self._style(row, f"{name:<{_NAME_WIDTH}}") + f" {middle}" + "  ".join(parts)
+        return (left + self._terminal.encode(text)).rstrip()
 
     def _style(self, row: dict[str, Any], text: str) -> str:
         if row["response"]:
@@ -96,8 +104,8 @@ def _details(row: dict[str, Any]) -> list[str]:
         parts.append(f"failover_log=[{log}{', …' if len(row['failover_log']) > 4 else ''}]")
     if row["text"] is not None:
         parts.append(f"value={_short(row['text'], _TEXT_WIDTH)}")
-    elif row["value_length"] and row["failover_log"] is None and row["features"] is None:
-        parts.append(f"{row['value_length']} bytes")
+    elif row["value_length"] and all(row[name] is None for name in _READ_VALUES):
+        parts.append("1 byte" if row["value_length"] == 1 else f"{row['value_length']} bytes")
     return parts
 
 

@@ -42,6 +42,8 @@ def destination(path: str | None) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     final = Path(path)
+    if final.is_symlink():  # /dev/stdout among them: what it points to is written, the link stays
+        final = final.resolve()
     if final.is_dir():
         raise UsageError(f"{path}: is a directory (-o wants the name of a file)")
     if final.exists() and not final.is_file():  # a device or a pipe: nothing to rename
@@ -85,9 +87,8 @@ class NdjsonWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        lines = [json.dumps(plain(row), ensure_ascii=False, separators=(",", ":")) for row in batch.to_pylist()]
-        if lines:
-            self._stream.write(("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+        lines = [_json(row, separators=(",", ":")) + "\n" for row in batch.to_pylist()]
+        self._stream.write("".join(lines).encode())
 
     def close(self) -> None:
         """Nothing has to come last."""
@@ -103,8 +104,8 @@ class JsonWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
         for row in batch.to_pylist():
-            text = json.dumps(plain(row), ensure_ascii=False, indent=2)
-            self._stream.write((",\n" if self._begun else "[\n").encode() + text.encode("utf-8", "backslashreplace"))
+            text = _json(row, indent=2)
+            self._stream.write(((",\n" if self._begun else "[\n") + text).encode())
             self._begun = True
 
     def close(self) -> None:
@@ -121,11 +122,19 @@ class TsvWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        lines = ["\t".join(_cell(name, value) for name, value in row.items()) for row in batch.to_pylist()]
-        self._stream.write(("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+        lines = ["\t".join(_cell(name, value) for name, value in row.items()) + "\n" for row in batch.to_pylist()]
+        self._stream.write("".join(lines).encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
         """Nothing has to come last."""
+
+
+def _json(row: dict[str, Any], **form: Any) -> str:
+    """Write a row as JSON that a terminal can be shown: json escapes C0 controls, but neither C1 nor overrides."""
+    text = json.dumps(plain(row), ensure_ascii=False, **form)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def _cell(name: str, value: Any) -> str:
@@ -133,6 +142,8 @@ def _cell(name: str, value: Any) -> str:
         return ""
     if isinstance(value, list):
         return safe_text(_joined(name, value))
+    if isinstance(value, bool):
+        return "true" if value else "false"  # as in every other format
     return safe_text(str(_plain(name, value)))
 
 

@@ -31,6 +31,7 @@ def progress(reader: Measured, *, wanted: bool) -> Iterator[Callable[[], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn  # noqa: PLC0415
 
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Standard output is for the frames: rich would like to print around its bar.
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda: bar.update(task, completed=reader.bytes_read)

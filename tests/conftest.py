@@ -44,6 +44,11 @@ def shared_dir() -> Path:
     return _shared_path()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the switch of test_cases.py; options have to be declared here, before any test file is read."""
+    parser.addoption("--update-cases", action="store_true", help="rewrite what tests/cases expect, and print the diff")
+
+
 def pytest_configure() -> None:
     """Choose how far hypothesis searches; runs before its own plugin, so ``--hypothesis-profile`` still wins."""
     # In CI one commit gives one result. The full search is there to find new things, so it stays random.

@@ -293,7 +293,11 @@ def _bent(rng: random.Random, packet: Packet) -> list[Packet]:
     kind = rng.randrange(10)
     length_at = ip + (4 if packet.version == 6 else 2)
     if kind == 0:  # the length of the datagram
-        return [packet.patched(length_at, rng.choice((0, 1, 20, 39, 40, 60, 0xFFFF, rng.randrange(1 << 16))).to_bytes(2, "big"))]
+        return [
+            packet.patched(
+                length_at, rng.choice((0, 1, 20, 39, 40, 60, 0xFFFF, rng.randrange(1 << 16))).to_bytes(2, "big")
+            )
+        ]
     if kind == 1:  # the length of the IPv4 header, the version
         return [packet.patched(ip, bytes([rng.randrange(256)]))]
     if kind == 2:  # TCP's data offset
@@ -311,7 +315,11 @@ def _bent(rng: random.Random, packet: Packet) -> list[Packet]:
     if kind == 8 and packet.version == 4:  # a fragment that lies
         word = rng.choice((0x2000, 0x1FFF, 0x3FFF, rng.randrange(0x4000)))
         return [packet.patched(ip + 6, word.to_bytes(2, "big"))]
-    return [packet.patched(ip + (6 if packet.version == 6 else 9), bytes([rng.choice((4, 6, 17, 41, 43, 44, 47, 50, 51, 60))]))]
+    return [
+        packet.patched(
+            ip + (6 if packet.version == 6 else 9), bytes([rng.choice((4, 6, 17, 41, 43, 44, 47, 50, 51, 60))])
+        )
+    ]
 
 
 def _fragments(rng: random.Random, packet: Packet) -> list[Packet]:
@@ -334,7 +342,22 @@ def _fragments(rng: random.Random, packet: Packet) -> list[Packet]:
     return pieces[:40]
 
 
-_JUMPS = (1, -1, 7, 24, -24, 1448, 1 << 20, (1 << 30) - 1, 1 << 30, (1 << 31) - 1, 1 << 31, -(1 << 31), 3 << 30, -1 << 30)
+_JUMPS = (
+    1,
+    -1,
+    7,
+    24,
+    -24,
+    1448,
+    1 << 20,
+    (1 << 30) - 1,
+    1 << 30,
+    (1 << 31) - 1,
+    1 << 31,
+    -(1 << 31),
+    3 << 30,
+    -1 << 30,
+)
 
 
 def tcp_level(rng: random.Random) -> list[bytes]:
@@ -406,9 +429,7 @@ def _split(rng: random.Random, packet: Packet) -> list[Packet]:
     first = replace(packet, data=packet.data[:cut], original=cut)
     second = replace(packet, data=packet.data[:at] + packet.data[cut:], original=end - (cut - at))
     second = second.with_number(4, 4, packet.number(4, 4) + cut - at)
-    both = [
-        each.patched(each.ip_at + 2, (len(each.data) - each.ip_at).to_bytes(2, "big")) for each in (first, second)
-    ]
+    both = [each.patched(each.ip_at + 2, (len(each.data) - each.ip_at).to_bytes(2, "big")) for each in (first, second)]
     return both if rng.random() < 0.5 else both[::-1]
 
 

@@ -177,6 +177,7 @@ PATTERNS = (
     "^$",
     "",
     r"it\'s|\"",
+    '"sid"',
     r"\x41",
 )
 NUMBERS = st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1), st.sampled_from([NO_END, NO_END + 1, 2**64 - 1]))
@@ -303,7 +304,7 @@ def test_columns_and_rows_agree(expression: tree.Expression) -> None:
 
 def test_the_sample_has_something_to_find() -> None:
     assert len(rows()) > 300
-    for name in ("key", "value", "text", "features", "failover_log", "defects", "stream_id", "event", "rollback_seqno"):
+    for name in ("key", "value", "text", "features", "failover_log", "defects", "stream_id", "event", "end_seqno"):
         assert any(row[name] for row in rows()), name
         assert any(not row[name] for row in rows()), name
 
@@ -313,7 +314,7 @@ def test_the_sample_has_something_to_find() -> None:
 ROWS = [
     {"frame": 1, "opcode": 0x57, "magic": 0x80, "response": False, "vbucket": 5, "cas": -1, "key": b"k\xff"},
     {"frame": 2, "opcode": 0x53, "magic": 0x81, "response": True, "status": 0x23, "sport": 1, "dport": 9},
-    {"frame": 3, "opcode": 0x53, "magic": 0x81, "response": True, "status": 0, "src": "::1", "features": [0x12], "datatype": 3},
+    {"frame": 3, "opcode": 0x53, "response": True, "status": 0, "src": "::1", "features": [0x12], "datatype": 3},
     {"frame": 4, "opcode": 0x56, "snapshot_type": 6, "time_ns": 1_794_795_000_000_000_001, "defects": ["key-missing"]},
     {"frame": 5, "opcode": 0x53, "end_seqno": NO_END, "opaque": 0x51, "text": 'a"b', "dialect": "dcp", "status": 0x30},
 ]  # fmt: skip
@@ -329,6 +330,7 @@ MEANINGS = [
     ("magic == request", [1]),
     ("response", [2, 3]),
     ("response == false", [1]),
+    ("false == response", [1]),
     ("!response", [1, 4, 5]),
     ("exists response", [1, 2, 3]),
     ("vbucket", [1]),
@@ -368,6 +370,7 @@ MEANINGS = [
     ("text == 'a\"b'", [5]),
     (r'text contains "\""', [5]),
     (r'text matches "\"b$"', [5]),
+    ("text matches '^a\"b$'", [5]),
     ("dialect == DCP", [5]),
     ("vbucket or response and status == success", [1, 3]),
     ("(vbucket or response) AND NOT status == success", [1, 2]),

@@ -37,6 +37,7 @@ understood, and every number in it can be asked about."""
 _EXAMPLES = """\
 examples:
   uprscope dissect capture.pcapng        one line per frame
+  uprscope connections ring/*.pcap       who talked: names, roles, eras, losses
   uprscope explain mutation              what a message looks like on the wire
   uprscope explain 0x57 status 0x23      numbers: of opcodes, statuses, ...
   uprscope explain connection_buffer_size E-22
@@ -54,7 +55,9 @@ class Command:
 
 COMMANDS: tuple[Command, ...] = (
     Command("dissect", "dissector.cli.dissect", "decode a capture: one line per frame"),
+    Command("connections", "dissector.cli.connections", "sum captures up: one row per connection or per stream"),
     Command("explain", "dissector.cli.explain", "look up opcodes, statuses, flags, controls, errata, ..."),
+    Command("completion", "dissector.cli.completion", "print a script that makes your shell complete all this"),
 )
 
 

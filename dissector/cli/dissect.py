@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Dissect, and return the exit status."""
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
     from dissector.choice import Choice, Numbering  # noqa: PLC0415
+    from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.filters import parse  # noqa: PLC0415
     from dissector.pipeline import FrameReader  # noqa: PLC0415
     from dissector.progress import progress  # noqa: PLC0415
@@ -88,6 +89,9 @@ def run(args: argparse.Namespace) -> int:
     watched = not (to_stdout and sys.stdout.isatty())
     with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
         _copy(reader, choice, writer, args.limit, advance)
+        if choice.astray is not None:
+            report(reader.report, filtered=True)
+            raise UsageError(choice.astray)
     report(reader.report, filtered=choice.narrow)
     return EXIT_DAMAGED if reader.report.damage else 0
 
@@ -164,6 +168,7 @@ class TextWriter(FrameWriter):
         self._options = options
         to_stdout = args.output in (None, "-")
         self._terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
+        self._encoding = sys.stdout.encoding if to_stdout else "utf-8"
         self._listing = Listing(self._terminal, numbering)
         self._begun = False
 
@@ -178,7 +183,7 @@ class TextWriter(FrameWriter):
                 lines.append(self._listing.line(row))
             if self._args.tree or self._args.hex:
                 lines += self._details(row, table.data(index))
-        self._stream.write(("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+        self._stream.write(("\n".join(lines) + "\n").encode(self._encoding, "backslashreplace"))
 
     def _details(self, row: dict[str, Any], data: bytes) -> Iterator[str]:
         from dissector.decode import decode  # noqa: PLC0415 - trees only
@@ -192,6 +197,8 @@ class TextWriter(FrameWriter):
         if self._args.tree:
             yield from tree(decoded, data, row, self._terminal)
         if self._args.hex:
+            if self._args.tree:
+                yield self._terminal.heading("  Bytes")
             yield from ("    " + line for line in hexdump(data, hidden=hidden_spans(decoded)))
         yield ""
 
@@ -236,7 +243,8 @@ def report(found: Report, *, filtered: bool = False) -> None:
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
     if not found.frames and not found.damage and not filtered:
         link = found.link
-        sys.stderr.write(
-            f"uprscope: no frames: {link.packets:,} packets, {link.segments:,} TCP segments, "
-            f"{found.connections:,} connections, none of them memcached (--port N forces one)\n"
+        there = (
+            f"{link.packets:,} packets, {link.segments:,} TCP segments, {found.connections:,} connections, "
+            "none of them memcached (--port N forces one)"
         )
+        sys.stderr.write(f"uprscope: no frames: {there if link.packets else 'no packets'}\n")

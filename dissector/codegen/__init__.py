@@ -12,6 +12,7 @@ from pathlib import Path
 FILES: dict[str, str] = {
     "docs/protocol.md": "dissector.codegen.reference_page",
     "docs/frames.md": "dissector.codegen.frames_page",
+    "docs/connections.md": "dissector.codegen.connections_page",
 }
 
 ROOT = Path(__file__).resolve().parents[2]

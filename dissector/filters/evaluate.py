@@ -119,9 +119,7 @@ def _member(test: tree.Member, column: pa.Array, *, unsigned: bool) -> pa.Boolea
     for item in test.items:
         if isinstance(item, tree.Range):
             low, high = _scalar(item.low, unsigned=unsigned), _scalar(item.high, unsigned=unsigned)
-            # Nulls count as false before masks are joined: is_in has none, comparisons do.
-            within = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
-            masks.append(pc.fill_null(within, False))
+            masks.append(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)))
     return _joined(pc.or_, masks)
 
 

@@ -87,11 +87,9 @@ def constant(text: str, token: Token, info: FieldInfo) -> Constant:
 
 
 def _named(text: str, token: Token, info: FieldInfo) -> tree.Literal:
-    if info.kind is FieldKind.BOOLEAN:
-        if token.text.lower() in {"true", "false"}:
-            return tree.Boolean(token.text.lower() == "true")
-        raise FilterError(f"expected true or false, found {shown(token.text)}", text, token.position)
     found = constant(text, token, info)
+    if info.kind is FieldKind.BOOLEAN:
+        return tree.Boolean(bool(found.value))
     if found.high is not None:
         reason = f"{found.name} is a family: write {info.name} in {{{found.name}}}"
         raise FilterError(reason, text, token.position)

@@ -114,7 +114,7 @@ def _info(column: Column) -> FieldInfo:
             return FieldInfo(column.name, FieldKind.INTEGER, columns, _table(kinds))
     kind = FieldKind.UNSIGNED if column.unsigned else _KINDS[str(column.type)]
     tables, seqno = _spec_tables().get(column.name, ((), False))
-    constants = _table(tables)
+    constants = _table([enums.BOOLEAN] if kind is FieldKind.BOOLEAN else tables)
     if seqno:
         constants["no_end"] = Constant("no_end", NO_END)
     return FieldInfo(column.name, kind, columns, constants, flags=any(isinstance(each, Flags) for each in tables))

@@ -9,7 +9,7 @@ completes; what it yields ends at the first missing byte.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -56,10 +56,14 @@ class Datagram:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A datagram with holes: pieces sorted by start, never overlapping."""
+    """A datagram with holes: pieces that never overlap, in the order they came, and the ranges that they cover.
+
+    Ranges that touch are one. A fragment over thousands of small ones is then looked at once, not once per small one
+    every time it is sent again.
+    """
 
     since_ns: int
-    starts: list[int] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
     pieces: list[Fragment] = field(default_factory=list)
     length: int | None = None
     protocol: int | None = None
@@ -71,21 +75,23 @@ class _Waiting:
         """Tell whether a fragment disagrees with the datagram's length as known so far."""
         if self.length is not None:
             return fragment.end > self.length or (not fragment.more and fragment.end != self.length)
-        return not fragment.more and bool(self.pieces) and self.pieces[-1].end > fragment.end
+        return not fragment.more and bool(self.ranges) and self.ranges[-1][1] > fragment.end
 
-    def uncovered(self, fragment: Fragment) -> list[tuple[int, int]]:
-        """Return the ranges of a fragment that no earlier one has."""
+    def cover(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Take a range as covered; return the parts of it that were not."""
         fresh: list[tuple[int, int]] = []
-        cursor = fragment.start
-        at = max(bisect_right(self.starts, cursor) - 1, 0)
-        while at < len(self.pieces) and self.pieces[at].start < fragment.end:
-            piece = self.pieces[at]
-            if piece.start > cursor:
-                fresh.append((cursor, piece.start))
-            cursor = max(cursor, piece.end)
-            at += 1
-        if cursor < fragment.end:
-            fresh.append((cursor, fragment.end))
+        cursor, low, high = start, start, end
+        first = last = bisect_left(self.ranges, start, key=_range_end)
+        while last < len(self.ranges) and self.ranges[last][0] <= end:
+            there, until = self.ranges[last]
+            if there > cursor:
+                fresh.append((cursor, there))
+            cursor = max(cursor, until)
+            low, high = min(low, there), max(high, until)
+            last += 1
+        if cursor < end:
+            fresh.append((cursor, end))
+        self.ranges[first:last] = [(low, high)]
         return fresh
 
     def add(self, fragment: Fragment, fresh: list[tuple[int, int]]) -> int:
@@ -93,9 +99,7 @@ class _Waiting:
         cost = 0
         for start, end in fresh:
             data = fragment.data[start - fragment.start : end - fragment.start]
-            at = bisect_right(self.starts, start)
-            self.starts.insert(at, start)
-            self.pieces.insert(at, Fragment(start, end, data, fragment.more, fragment.protocol))
+            self.pieces.append(Fragment(start, end, data, fragment.more, fragment.protocol))
             self.covered += end - start
             cost += len(data) + PIECE_OVERHEAD_BYTES
         self.fragments += 1
@@ -109,11 +113,19 @@ class _Waiting:
     def known_prefix(self) -> bytes:
         """Return the bytes from the start up to the first that was not captured."""
         known = bytearray()
-        for piece in self.pieces:
+        for piece in sorted(self.pieces, key=_piece_start):
             if len(known) < piece.start:
                 break
             known += piece.data
         return bytes(known)
+
+
+def _range_end(covered: tuple[int, int]) -> int:
+    return covered[1]
+
+
+def _piece_start(piece: Fragment) -> int:
+    return piece.start
 
 
 class FragmentBuffer:
@@ -147,7 +159,7 @@ class FragmentBuffer:
             waiting = self._waiting[key] = _Waiting(time_ns)
         elif waiting.contradicts(fragment):
             return Reason.BAD_HEADER
-        fresh = waiting.uncovered(fragment)
+        fresh = waiting.cover(fragment.start, fragment.end)
         if fresh != [(fragment.start, fragment.end)]:
             self._counts.note(Note.FRAGMENT_OVERLAP)
         self._cost += waiting.add(fragment, fresh)

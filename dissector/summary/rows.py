@@ -1,0 +1,197 @@
+"""Connections that are over, and streams, as rows of the schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dissector.link.flows import reverse_key
+from dissector.spec import enums, registry
+from dissector.spec.model import Severity
+from dissector.summary.schema import SIDES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dissector.connections import Connection
+    from dissector.summary.hashing import Digests
+    from dissector.summary.roster import Member
+    from dissector.summary.streams import Streams
+
+    Row = dict[str, Any]
+
+MAX_CONNECTIONS = 200_000
+_SEVERITIES = (Severity.ERROR, Severity.WARNING, Severity.NOTE)  #: the worst first
+OPEN, REUSED = "open", "reused"
+
+
+class ConnectionRows:
+    """The rows of connections, as they end."""
+
+    def __init__(self, *, everything: bool = False) -> None:
+        self.rows: list[Row] = []
+        self.without_frames = 0
+        self.left_out = 0  #: because there were too many
+        self.gaps_left_out = 0
+        self._everything = everything
+        self.digests: dict[Connection, Digests] | None = None  #: where to find hashes, if they are wanted
+        self._open: dict[bytes, Row] = {}  #: connections that did not end, by their key
+
+    def add(self, connection: Connection, member: Member | None) -> None:
+        """Take a connection that is over."""
+        digests = self.digests.pop(connection) if self.digests is not None else None
+        key = min(connection.key, reverse_key(connection.key))
+        before = self._open.pop(key, None)
+        if before is not None and _handshake(connection):
+            before["ended"] = REUSED
+        if member is None:
+            self.without_frames += 1
+            if not self._everything:
+                return
+        if len(self.rows) >= MAX_CONNECTIONS:
+            self.left_out += 1
+            return
+        row = connection_row(connection, member)
+        if digests is not None:
+            row.update(_hashes(digests))
+            self.gaps_left_out += sum(digest.gaps_left_out for digest in digests)
+        if row["ended"] == OPEN:
+            self._open[key] = row
+        self.rows.append(row)
+
+    def sorted(self) -> list[Row]:
+        """Return the rows in the order in which dissect numbers connections, then those without frames by time."""
+        return sorted(self.rows, key=lambda row: ("number" not in row, row.get("number", 0), row["start_ns"]))
+
+
+def connection_row(connection: Connection, member: Member | None) -> Row:
+    """Lay a connection out as a row; without frames there is no member."""
+    flow = connection.flow(0)
+    detector = connection.detector
+    row: Row = {
+        "connection": connection.id,
+        "client": flow.source,
+        "client_port": flow.source_port,
+        "server": flow.destination,
+        "server_port": flow.destination_port,
+        "handshake": _handshake(connection),
+        "start": iso_time(connection.start_ns),
+        "start_ns": connection.start_ns,
+        "duration_ns": connection.last_ns - connection.start_ns,
+        "ended": _ended(connection),
+    }
+    for side, direction, framer in zip(SIDES, connection.directions, connection.framers, strict=True):
+        row[f"{side}_frames"] = framer.frames
+        row[f"{side}_bytes"] = direction.bytes_delivered
+        row[f"{side}_gaps"] = direction.gaps
+        row[f"{side}_bytes_lost"] = direction.bytes_lost
+        row[f"{side}_bytes_repeated"] = direction.bytes_repeated
+        row[f"{side}_bytes_conflicting"] = direction.bytes_conflicting
+        row[f"{side}_bytes_skipped"] = framer.bytes_skipped
+    if member is None:
+        return row
+    producer = member.producer
+    severities = {registry.DEFECT_BY_ID[name].severity for name in member.defect_ids}
+    return {
+        **row,
+        "number": member.number,
+        "name": member.name,
+        "producer": None if producer is None else SIDES[producer],
+        "consumer": None if producer is None else SIDES[1 - producer],
+        "dialect": detector.dialect.value,
+        "era": member.era.text(detector.dialect),
+        "contradictions": member.era.against(),
+        "bucket": member.bucket,
+        "agent": member.agent,
+        "collections": detector.collections,
+        "defective_frames": member.defects,
+        "worst_defect": next((severity.value for severity in _SEVERITIES if severity in severities), None),
+        "defect_ids": sorted(member.defect_ids),
+    }
+
+
+def stream_rows(streams: Streams) -> Iterator[Row]:
+    """Lay streams out as rows, connection by connection, in the order of their requests."""
+    tallies = streams.tallies
+    order = sorted(range(len(streams.streams)), key=lambda number: (streams.streams[number].member.number, number))
+    for number in order:
+        stream = streams.streams[number]
+        ended, reason = tallies.ended(number)
+        last_ns = max(stream.answer_ns or stream.start_ns, stream.start_ns)
+        if tallies.messages[number]:
+            last_ns = max(last_ns, int(tallies.last_ns[number]))
+        yield {
+            "number": stream.member.number,
+            "connection": stream.member.id,
+            "name": stream.member.name,
+            "vbucket": stream.vbucket,
+            "stream_id": stream.stream_id,
+            "opaque": stream.opaque,
+            "producer": SIDES[stream.producer],
+            "request_captured": stream.request_frame is not None,
+            "request_frame": stream.request_frame,
+            "status": stream.status,
+            "status_code": stream.status_code,
+            "rollback_seqno": stream.rollback_seqno,
+            **stream.requested,
+            "first_seqno": _seqno(tallies.first_seqno[number]),
+            "last_seqno": _seqno(tallies.last_seqno[number]),
+            "snapshots": int(tallies.snapshots[number]),
+            "items": int(tallies.items[number]),
+            "bytes": int(tallies.bytes[number]),
+            "ended": _end_of(streams, number, ended=ended, reason=reason),
+            "end_reason": reason,
+            "start": iso_time(stream.start_ns),
+            "start_ns": stream.start_ns,
+            "duration_ns": last_ns - stream.start_ns,
+        }
+
+
+def _end_of(streams: Streams, number: int, *, ended: bool, reason: int | None) -> str:
+    stream = streams.streams[number]
+    if ended:
+        names = enums.DRAFT_END_REASONS if stream.draft else enums.END_REASONS
+        known = names.member(reason) if reason is not None else None
+        return known.name if known is not None else "unknown reason" if reason is None else f"reason {reason}"
+    messages = bool(streams.tallies.messages[number])
+    if stream.request_frame is not None and stream.status is None and not messages:
+        return "unanswered"
+    if stream.status is not None and not stream.started:
+        return "refused"
+    if stream.closed:
+        return "close_stream"
+    return "replaced" if stream.replaced else OPEN
+
+
+def _seqno(number: np.int64) -> int | None:
+    return int(number) if number >= 0 else None
+
+
+def iso_time(time_ns: int) -> str:
+    """Write a time as ISO 8601 in UTC, with all of its nanoseconds."""
+    return f"{np.datetime64(time_ns, 'ns')}Z"
+
+
+def _handshake(connection: Connection) -> bool:
+    return any(direction.isn is not None for direction in connection.directions)
+
+
+def _ended(connection: Connection) -> str | None:
+    if connection.ignored:
+        return None
+    finished = [direction.finished for direction in connection.directions]
+    if all(finished):
+        return "closed"
+    if connection.reset:
+        return "reset"
+    return "half-closed" if any(finished) else OPEN
+
+
+def _hashes(digests: Digests) -> Row:
+    row: Row = {}
+    for side, digest in zip(SIDES, digests, strict=True):
+        row[f"{side}_sha256"] = digest.sha256.hexdigest()
+        row[f"{side}_hashed_bytes"] = digest.length
+        row[f"{side}_gap_list"] = [{"offset": gap.offset, "length": gap.length} for gap in digest.gaps]
+    return row

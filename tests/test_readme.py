@@ -1,0 +1,63 @@
+"""The README's walk-throughs: every command is run, and prints what the README shows.
+
+``pytest tests/test_readme.py --update-cases`` writes what they print now into the README, and prints the difference.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+
+
+def commands(block: str) -> list[str]:
+    return [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+
+
+def transcript(block: str, folder: Path) -> str:
+    """Run the commands of a block, as a reader would in the project's root; files go to a folder of their own."""
+    for name in ("captures", "docs"):
+        if not (folder / name).exists():
+            (folder / name).symlink_to(ROOT / name)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "100", "LC_ALL": "C.UTF-8"}
+    lines = []
+    for command in commands(block):
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        shown = "\n".join(line.rstrip() for line in (done.stdout + done.stderr).rstrip().splitlines())
+        lines += [f"$ {command}", *([shown] if shown else [])]
+    return "\n".join(lines) + "\n"
+
+
+def test_walk_throughs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text = README.read_text()
+    assert len(_BLOCK.findall(text)) == 3
+    fresh = _BLOCK.sub(lambda match: f"```console\n{transcript(match[1], tmp_path)}```", text)
+    if request.config.getoption("--update-cases"):
+        difference = difflib.unified_diff(text.splitlines(), fresh.splitlines(), "README.md", "now", lineterm="")
+        print("\n".join(difference))
+        README.write_text(fresh)
+        return
+    assert fresh == text
+
+
+def test_every_file_it_names_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
+        assert (ROOT / target).exists(), target
