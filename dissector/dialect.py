@@ -183,10 +183,11 @@ class Detector:
 
     def _learn_role(self, direction: int, opcode: int, extras: int, body: bytes) -> None:
         other = 1 - direction
-        if opcode == _OPEN and extras == _OPEN_EXTRAS:
+        if opcode == _OPEN and extras == _OPEN_EXTRAS and len(body) >= _OPEN_EXTRAS:
             flags = int.from_bytes(body[_OPEN_FLAGS_AT:_OPEN_EXTRAS], "big")
-            # The flag names the role of the *receiver*.
-            self.producer = other if flags & enums.OPEN_FLAGS.bit("producer") else direction
+            # The flags name the role of the *receiver*; a notifier is a producer of stream ends alone.
+            produces = enums.OPEN_FLAGS.bit("producer") | enums.OPEN_FLAGS.bit("notifier")
+            self.producer = other if flags & produces else direction
             if flags & enums.OPEN_FLAGS.bit("include_delete_times"):
                 self._narrow(evidence.DELETE_TIMES_SINCE, None)
         elif self.producer is None:
@@ -206,8 +207,9 @@ class Detector:
             for low, high, says in evidence.NOOP_COUNTERS:
                 if low < counter <= high:
                     self._note(number, says)
-        elif header.opcode == _CONTROL and len(self._controls) < _MAX_PENDING:
-            self._controls.append(body[header.extras_length : header.extras_length + header.key_length])
+        elif header.opcode == _CONTROL:
+            key = body[header.extras_length : header.extras_length + header.key_length]
+            self._controls = [*self._controls[1 - len(evidence.KV_ENGINE_CONTROLS) :], key]
             wanted = evidence.KV_ENGINE_CONTROLS
             if tuple(self._controls[-len(wanted) :]) == wanted:
                 self._note(number, "controls in the order of a kv_engine consumer")

@@ -33,6 +33,9 @@ class Writer(Protocol):
     def close(self) -> None:
         """Write what has to come last."""
 
+    def abandon(self) -> None:
+        """Write nothing more: something went wrong."""
+
 
 @contextlib.contextmanager
 def destination(path: str | None) -> Iterator[IO[bytes]]:
@@ -42,14 +45,14 @@ def destination(path: str | None) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     final = Path(path)
-    if final.is_symlink():  # /dev/stdout among them: what it points to is written, the link stays
-        final = final.resolve()
     if final.is_dir():
         raise UsageError(f"{path}: is a directory (-o wants the name of a file)")
     if final.exists() and not final.is_file():  # a device or a pipe: nothing to rename
         with final.open("wb") as stream:
             yield stream
         return
+    if final.is_symlink():  # /dev/stdout may be one: what it points to is written, the link stays
+        final = final.resolve()
     partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
     try:
         stream = partial.open("xb")
@@ -90,6 +93,9 @@ class NdjsonWriter:
         lines = [_json(row, separators=(",", ":")) + "\n" for row in batch.to_pylist()]
         self._stream.write("".join(lines).encode())
 
+    def abandon(self) -> None:
+        """Nothing is held back."""
+
     def close(self) -> None:
         """Nothing has to come last."""
 
@@ -108,6 +114,9 @@ class JsonWriter:
             self._stream.write(((",\n" if self._begun else "[\n") + text).encode())
             self._begun = True
 
+    def abandon(self) -> None:
+        """Nothing is held back."""
+
     def close(self) -> None:
         """End the array."""
         self._stream.write(b"\n]\n" if self._begun else b"[]\n")
@@ -124,6 +133,9 @@ class TsvWriter:
         """Write the rows of a batch."""
         lines = ["\t".join(_cell(name, value) for name, value in row.items()) + "\n" for row in batch.to_pylist()]
         self._stream.write("".join(lines).encode("utf-8", "backslashreplace"))
+
+    def abandon(self) -> None:
+        """Nothing is held back."""
 
     def close(self) -> None:
         """Nothing has to come last."""
@@ -185,6 +197,9 @@ class CsvWriter:
         columns = [_csv_column(field.name, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
+    def abandon(self) -> None:
+        """Nothing is held back."""
+
     def close(self) -> None:
         """Write what is still in the buffers."""
         self._writer.close()
@@ -202,6 +217,8 @@ def _csv_column(name: str, column: pa.Array) -> pa.Array:
         return column.view(pa.uint64())
     if pa.types.is_binary(column.type):
         return _text_column(column)
+    if name == "text":  # a server's or client's own words: they may hold anything
+        return _text_column(column.cast(pa.binary()))
     if not pa.types.is_list(column.type):
         return column
     if name == "defects":
@@ -254,6 +271,10 @@ class ParquetWriter:
         self._flush()
         self._writer.close()
 
+    def abandon(self) -> None:
+        """Keep pyarrow from writing a footer into a file that is closed when it is collected."""
+        self._writer.is_open = False
+
     def _flush(self) -> None:
         if self._pending:
             self._writer.write_table(pa.Table.from_batches(self._pending, self._schema))
@@ -269,6 +290,9 @@ class ArrowWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
         self._writer.write_batch(batch)
+
+    def abandon(self) -> None:
+        """Nothing is held back."""
 
     def close(self) -> None:
         """Write the end of the stream."""

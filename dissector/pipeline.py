@@ -55,10 +55,10 @@ class FrameReader:
         decoder = ColumnarDecoder()
         finished = 0
         for index, each in enumerate(self._inputs):
-            reader = CaptureReader(each, index, self.options.chunk_bytes)
-            for block in reader:
-                self.bytes_read = finished + reader.raw_position
-                yield from self._batches(run_block(self._connections, self._slow, decoder.decode(block)))
+            with CaptureReader(each, index, self.options.chunk_bytes) as reader:
+                for block in reader:
+                    self.bytes_read = finished + reader.raw_position
+                    yield from self._batches(run_block(self._connections, self._slow, decoder.decode(block)))
             self.report.damage += reader.damage
             finished = self.bytes_read
             if self.options.separate:

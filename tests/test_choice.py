@@ -37,7 +37,8 @@ def frames() -> pa.Table:
 @cache
 def rows() -> list[dict[str, Any]]:
     columns = ["connection", "direction", "opcode", "opaque", "vbucket", "response", "subtype", "status"]
-    return frames().select(columns).to_pylist()
+    found: list[dict[str, Any]] = frames().select(columns).to_pylist()
+    return found
 
 
 @cache

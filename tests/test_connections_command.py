@@ -193,8 +193,11 @@ def test_streams_are_what_the_client_saw(path: Path, listed: Callable[..., list[
         own = [row for row in rows if ids[row["connection"]] == plain(truth["client"])]
         assert [{name: row.get(name) for name in expected[0]} for row in own] == expected if expected else not own
         assert all(row["request_captured"] for row in own)
-        for vbucket, sums in truth.get("per_vbucket", {}).items():
-            there = [row for row in own if row["vbucket"] == int(vbucket)]
+        for key, sums in truth.get("per_vbucket", {}).items():
+            vbucket, _, sid = key.partition("/")
+            there = [
+                row for row in own if row["vbucket"] == int(vbucket) and (not sid or row.get("stream_id") == int(sid))
+            ]
             assert sum(row["snapshots"] for row in there) == sums["markers"]
             assert sum(row["items"] for row in there) >= sums["count"]
             assert sorted(row["end_reason"] for row in there if "end_reason" in row) == sorted(sums["stream_ends"])
@@ -387,6 +390,17 @@ def test_an_answer_whose_request_is_lost_is_found_by_its_opaque(listed: Callable
     (first, second) = listed(drop(conversation.packets, lost), "--streams")
     assert (first["vbucket"], first["status"], first["items"], first["request_captured"]) == (5, "success", 1, False)
     assert (second["status"], second["ended"], second.get("vbucket")) == ("not_my_vbucket", "refused", None)
+
+
+def test_an_answer_that_was_captured_before_its_request(listed: Callable[..., list[Row]]) -> None:
+    conversation = begun().send(CLIENT, stream_request(5, 7))
+    late = len(conversation.packets) - 1
+    conversation.send(SERVER, stream_answer(7), mutation(5, 7, 1, b"a"), mss=40).send(SERVER, mutation(5, 7, 2, b"b"))
+    (row,) = listed(move(conversation.packets, late, len(conversation.packets) - 2), "--streams")
+    assert (row["vbucket"], row["status"], row["items"], row["request_captured"]) == (5, "success", 2, True)
+    # The same opaque again: an answer that was sent before this request had arrived is not its own.
+    again = begun().send(SERVER, stream_answer(7)).send(CLIENT, stream_request(5, 7))
+    assert [row["ended"] for row in listed(again.packets, "--streams")] == ["open", "unanswered"]
 
 
 def test_the_draft(listed: Callable[..., list[Row]]) -> None:

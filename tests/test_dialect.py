@@ -134,6 +134,8 @@ def test_a_forced_dialect_is_kept() -> None:
     [
         ([(CLIENT, OPEN_PRODUCER)], SERVER),
         ([(CLIENT, OPEN_CONSUMER)], CLIENT),
+        ([(CLIENT, make("open", fields={"open_flags": 2}, key=b"notifier"))], SERVER),
+        ([(CLIENT, OPEN_CONSUMER[:26])], None),  # cut by a snap length: the flags are not there
         ([(SERVER, make("mutation", key=b"k"))], SERVER),
         ([(CLIENT, make("mutation", key=b"k"))], CLIENT),
         ([(CLIENT, make("stream_request"))], SERVER),

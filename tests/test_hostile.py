@@ -418,6 +418,17 @@ def test_what_was_forgotten_is_not_missed() -> None:
         assert (found.time_ns, found.acked) == (max(arrival) * 7, 3)
 
 
+def test_nothing_is_forgotten_before_a_header_is_whole() -> None:
+    """Found by fuzzing: 24 bytes that are no header may have the next one in them."""
+    framer = Framer(Limits(), State.WALK)
+    out: list[RawFrame] = []
+    data = b"\x55" * 17 + ITEM * 4
+    for at in range(len(data)):
+        framer.data(Piece(at, data[at : at + 1], 1_000 + at, at, at), out)
+    assert [frame.packet_first for frame in out] == [1_000 + 17 + number * len(ITEM) for number in range(4)]
+    assert out[0].acked == 17
+
+
 def test_packets_of_an_undecided_search_count_against_the_limit() -> None:
     """A header that claims 20 MB is waited for: 400,000 one-byte packets would cost 100 times their bytes."""
     given_up: Counter[str] = Counter()

@@ -181,12 +181,7 @@ def test_a_disk_that_fills_up_leaves_nothing(tmp_path: Path, form: str) -> None:
     assert kept.read_text() == "from before"
 
 
-_TALKATIVE = pytest.mark.xfail(
-    reason="pyarrow's ParquetWriter.__del__ complains on stderr, once it has begun: see output.py", strict=False
-)
-
-
-@pytest.mark.parametrize("form", ["text", "ndjson", "csv", "arrow", pytest.param("parquet", marks=_TALKATIVE)])
+@pytest.mark.parametrize("form", ["text", "ndjson", "csv", "arrow", "parquet"])
 def test_an_interrupt_leaves_nothing(tmp_path: Path, form: str) -> None:
     process = subprocess.Popen(
         [*_COMMAND, "-", "--format", form, "-o", str(tmp_path / "out")],

@@ -7,7 +7,10 @@ import io
 import json
 import os
 import re
+import shlex
 import stat
+import subprocess
+import sys
 import threading
 from functools import cache
 from pathlib import Path
@@ -136,11 +139,15 @@ def flat(name: str, value: Any) -> str:
     return str(value % (1 << 64) if name in UNSIGNED else value)
 
 
-def check_cells(cells: list[dict[str, str]], table: pa.Table) -> None:
+def check_cells(cells: list[dict[str, str]], table: pa.Table, *, safe: bool = False) -> None:
+    """Compare cells with rows; ``safe``: text is written as bytes are, so that no control character is."""
     for found, row in zip(cells, table.to_pylist(), strict=True):
         assert list(found) == SCHEMA.names
         for name, value in row.items():
-            if isinstance(value, bytes):
+            if safe and name == "text" and value is not None:
+                assert bytes_of(found[name]) == value.encode()
+                assert found[name].isprintable()
+            elif isinstance(value, bytes):
                 assert bytes_of(found[name]) == value, name
                 assert found[name].isprintable()
             else:
@@ -151,7 +158,7 @@ def check_cells(cells: list[dict[str, str]], table: pa.Table) -> None:
 @ROWS_AT_ONCE
 def test_csv(table: Any, rows_at_once: int) -> None:
     text = written("csv", table(), rows_at_once).decode()
-    check_cells(list(csv.DictReader(io.StringIO(text, newline=""))), table())
+    check_cells(list(csv.DictReader(io.StringIO(text, newline=""))), table(), safe=True)
 
 
 def test_csv_tells_nothing_from_an_empty_text() -> None:
@@ -205,12 +212,13 @@ def test_anything_comes_back(cells: list[tuple[bytes, str, int]]) -> None:
         printable = key.decode("utf-8", "replace").isprintable() and b"\xef\xbf\xbd" not in key
         if printable and not key.startswith(b"hex:") and key.decode("utf-8", "ignore").encode() == key:
             assert row["key"] == key.decode()
-    if not any("\0" in text for _, text, _ in cells):  # the csv module of 3.11 does not read it
-        rows = csv.reader(io.StringIO(written("csv", table).decode(), newline=""))
-        assert [(bytes_of(key), text, int(cas)) for key, text, cas in list(rows)[1:]] == expected
+    csv_text = written("csv", table).decode()
+    assert all(line.isprintable() for line in csv_text.split("\n"))
+    rows = csv.reader(io.StringIO(csv_text, newline=""))
+    assert [(bytes_of(key), bytes_of(text).decode(), int(cas)) for key, text, cas in list(rows)[1:]] == expected
 
 
-# ---------------------------------------------------------------------------------------------------- the command's files
+# -------------------------------------------------------------------------------------------------- the command's files
 
 
 @pytest.mark.parametrize("kind", ["ndjson", "json", "csv", "parquet", "arrow"])
@@ -238,7 +246,7 @@ def test_chosen_columns_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
     assert found.to_pylist() == expected
 
 
-# ----------------------------------------------------------------------------------------------------------- destination
+# ---------------------------------------------------------------------------------------------------------- destination
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -300,6 +308,20 @@ def test_devices_and_pipes_are_written_to(tmp_path: Path) -> None:
     reader.join(30)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert pa.ipc.open_stream(received[0]).read_all().num_rows == frames().num_rows
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="links like that of Linux are needed")
+@pytest.mark.parametrize("redirection", ["> {}", "| cat > {}"])
+def test_dev_stdout_is_a_link_that_stays(redirection: str, tmp_path: Path) -> None:
+    link = tmp_path / "stdout"  # as /dev has it, where a mistake would do harm
+    link.symlink_to("/proc/self/fd/1")
+    program = f"from dissector.output import destination\nwith destination({str(link)!r}) as out: out.write(b'here')"
+    target = tmp_path / "target"
+    script = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {redirection.format(shlex.quote(str(target)))}"
+    subprocess.run(["bash", "-o", "pipefail", "-c", script], check=True, timeout=60)
+    assert target.read_bytes() == b"here"
+    assert sorted(names_in(tmp_path)) == ["stdout", "target"]
+    assert link.is_symlink()
 
 
 def test_standard_output(capfdbinary: Any) -> None:

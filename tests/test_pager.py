@@ -17,6 +17,14 @@ SMALL = "captures/04_rollback_errors.pcap"
 #: More lines than a pipe holds, so that writing goes on when the pager has left.
 LARGE = "captures/10_upr_early_dialect.pcap"
 MARK = "[paged]"
+#: The pager alone, without a capture to read: whether it is wanted, and how many lines there are.
+ALONE = """
+import sys
+from dissector.pager import paged
+with paged(wanted=sys.argv[1] == "wanted") as stream:
+    for number in range(int(sys.argv[2])):
+        stream.write(b"line %d\\n" % number)
+"""
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,17 @@ class Run:
     stderr: str
 
 
-def run(*args: str, terminal: bool = True, **env: str) -> Run:
-    """Run the command with a terminal, or a pipe, as its standard output."""
+def alone(wanted: str = "wanted", lines: int = 3, *, terminal: bool = True, **env: str) -> Run:
+    """Write some lines by way of the pager."""
+    return run(wanted, str(lines), terminal=terminal, program=("-c", ALONE), **env)
+
+
+def run(*args: str, terminal: bool = True, program: tuple[str, str] = ("-m", "dissector"), **env: str) -> Run:
+    """Run a program, the command mostly, with a terminal or a pipe as its standard output."""
     reading, writing = pty.openpty() if terminal else os.pipe()
     inherited = {name: value for name, value in os.environ.items() if name not in ("PAGER", "LESS", "NO_COLOR")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "dissector", *args],
+        [sys.executable, *program, *args],
         stdin=subprocess.DEVNULL,
         stdout=writing,
         stderr=subprocess.PIPE,
@@ -79,42 +92,24 @@ def test_text_on_a_terminal_is_paged(pager: str) -> None:
     assert (done.status, done.stderr) == (0, "")
 
 
-def test_json_is_for_people_too_and_ndjson_is_not(pager: str) -> None:
-    limit = ("--limit", "1", "--fields", "frame")
-    assert run("dissect", SMALL, "--format", "json", *limit, PAGER=pager).stdout.startswith(MARK)
-    assert run("dissect", SMALL, "--format", "ndjson", *limit, PAGER=pager).stdout == '{"frame":1}\n'
+def test_json_is_for_people_too(pager: str) -> None:
+    done = run("dissect", SMALL, "--format", "json", "--limit", "1", "--fields", "frame", PAGER=pager)
+    assert done.stdout == f'{MARK} with words\n[\n{{\n  "frame": 1\n}}\n]\n'
 
 
-@pytest.mark.parametrize("chosen", ["", "cat", "a-program-nobody-has", "'unbalanced"])
-def test_pagers_that_are_none(chosen: str) -> None:
-    without = run("dissect", SMALL, "--limit", "3", PAGER=chosen)
-    assert len(without.stdout.splitlines()) == 4
-    assert (without.status, without.stderr) == (0, "")
-
-
-def test_no_pager(pager: str) -> None:
-    assert MARK not in run("dissect", SMALL, "--limit", "3", "--no-pager", PAGER=pager).stdout
-
-
-def test_a_pipe_is_not_paged(pager: str) -> None:
-    done = run("dissect", SMALL, "--limit", "3", terminal=False, PAGER=pager)
+def test_no_pager(pager: str, tmp_path: Path) -> None:
+    """Neither if it was said so, nor for a file."""
+    done = run("dissect", SMALL, "--limit", "3", "--no-pager", PAGER=pager)
     assert len(done.stdout.splitlines()) == 4
-
-
-def test_a_file_is_not_paged(pager: str, tmp_path: Path) -> None:
-    done = run("dissect", SMALL, "--limit", "3", "-o", str(tmp_path / "out"), PAGER=pager)
-    assert done == Run(0, "", "")
-    assert len((tmp_path / "out").read_text().splitlines()) == 4
+    target = tmp_path / "out"
+    assert run("dissect", SMALL, "--limit", "3", "-o", str(target), PAGER=pager) == Run(0, "", "")
+    assert target.read_text() == done.stdout
 
 
 def test_leaving_the_pager_early_is_quiet() -> None:
     done = run("dissect", LARGE, PAGER="head -n 2")
     assert len(done.stdout.splitlines()) == 2
     assert (done.status, done.stderr) == (0, "")
-
-
-def test_leaving_before_anything_is_written_is_quiet() -> None:
-    assert run("dissect", LARGE, PAGER="true") == Run(0, "", "")
 
 
 def test_the_status_is_the_command_s_not_the_pager_s(pager: str, tmp_path: Path) -> None:
@@ -132,7 +127,28 @@ def test_a_mistake_needs_no_pager(pager: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+# ----------------------------------------------------------------------------------------------------- the pager alone
+
+LINES = "line 0\nline 1\nline 2\n"
+
+
+def test_only_on_a_terminal_and_only_if_wanted(pager: str) -> None:
+    assert alone(PAGER=pager) == Run(0, f"{MARK} with words\n{LINES}", "")
+    assert alone(PAGER=pager, terminal=False) == Run(0, LINES, "")
+    assert alone("unwanted", PAGER=pager) == Run(0, LINES, "")
+
+
+@pytest.mark.parametrize("chosen", ["", "   ", "cat", "cat -v", "a-program-nobody-has", "'unbalanced"])
+def test_pagers_that_are_none(chosen: str) -> None:
+    assert alone(PAGER=chosen) == Run(0, LINES, "")
+
+
+def test_leaving_before_anything_is_written_is_quiet() -> None:
+    assert alone(lines=100_000, PAGER="true") == Run(0, "", "")
+    assert alone(lines=0, PAGER="true") == Run(0, "", "")
+
+
 def test_less_leaves_at_once_where_everything_fits_and_the_user_s_wishes_come_first() -> None:
     shown = "sh -c 'cat >/dev/null; echo LESS=$LESS'"
-    assert run("dissect", SMALL, "--limit", "1", PAGER=shown).stdout == "LESS=FRX\n"
-    assert run("dissect", SMALL, "--limit", "1", PAGER=shown, LESS="S").stdout == "LESS=S\n"
+    assert alone(PAGER=shown).stdout == "LESS=FRX\n"
+    assert alone(PAGER=shown, LESS="S").stdout == "LESS=S\n"

@@ -23,6 +23,19 @@ if sys.argv[1] != "unchanged":
     progress.SMALLEST = int(sys.argv[1])
 sys.exit(main(sys.argv[2:]))
 """
+#: The bar alone, around a reader that is only said to read.
+ALONE = """
+import sys
+from types import SimpleNamespace
+from dissector.progress import SMALLEST, progress
+total = {"long": SMALLEST, "short": SMALLEST - 1, "endless": None}[sys.argv[1]]
+reader = SimpleNamespace(bytes_read=0, bytes_total=total)
+with progress(reader, wanted=sys.argv[2] == "wanted") as advance:
+    for _ in range(4):
+        reader.bytes_read += SMALLEST // 4
+        advance()
+        print("row")
+"""
 
 
 def _drain(descriptor: int, pieces: list[bytes]) -> None:
@@ -33,21 +46,19 @@ def _drain(descriptor: int, pieces: list[bytes]) -> None:
         pass
 
 
-def run(
-    smallest: int | str, *args: str, terminals: tuple[bool, bool], stdin: Path | None = None
-) -> tuple[int, str, str]:
-    """Run the command with a terminal or a pipe as stdout and stderr; return its status and what went to each."""
+def run(*args: str, terminals: tuple[bool, bool], program: str = COMMAND) -> tuple[int, str, str]:
+    """Run a program with a terminal or a pipe as stdout and stderr; return its status and what went to each."""
     ends = [pty.openpty() if terminal else os.pipe() for terminal in terminals]
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    with (stdin or Path(os.devnull)).open("rb") as source:
-        process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, str(smallest), *args],
-            stdin=source,
-            stdout=ends[0][1],
-            stderr=ends[1][1],
-            cwd=ROOT,
-            env={**env, "TERM": "xterm", "COLUMNS": "100", "PAGER": "cat", "PYTHONUTF8": "1"},
-        )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *args],
+        stdin=subprocess.DEVNULL,
+        stdout=ends[0][1],
+        stderr=ends[1][1],
+        cwd=ROOT,
+        # A pager that shows one line: rows for programs must not go through it.
+        env={**env, "TERM": "xterm", "COLUMNS": "100", "PAGER": "head -n 1", "PYTHONUTF8": "1"},
+    )
     found: list[list[bytes]] = [[], []]
     threads = []
     for (reading, writing), pieces in zip(ends, found, strict=True):
@@ -72,7 +83,7 @@ def expected() -> str:
 
 
 def test_a_long_read_shows_a_bar_and_leaves_the_output_alone(expected: str) -> None:
-    status, out, err = run(1, "dissect", CAPTURE, "--format", "ndjson", terminals=(False, True))
+    status, out, err = run("1", "dissect", CAPTURE, "--format", "ndjson", terminals=(False, True))
     assert (status, out) == (0, expected)
     assert "━" in err
     assert f"/{SIZE_KB:.1f} kB" in err
@@ -80,29 +91,32 @@ def test_a_long_read_shows_a_bar_and_leaves_the_output_alone(expected: str) -> N
     assert err.rstrip("\n").endswith("\x1b[2K")  # and wipes itself off
 
 
-def test_a_short_read_shows_nothing(expected: str) -> None:
-    assert run("unchanged", "dissect", CAPTURE, "--format", "ndjson", terminals=(False, True)) == (0, expected, "")
-
-
-def test_nobody_is_watching_a_pipe(expected: str) -> None:
-    assert run(1, "dissect", CAPTURE, "--format", "ndjson", terminals=(False, False)) == (0, expected, "")
-
-
 def test_what_is_shown_on_the_terminal_itself_needs_no_bar(expected: str) -> None:
-    assert run(1, "dissect", CAPTURE, "--format", "ndjson", terminals=(True, True)) == (0, expected, "")
-
-
-def test_standard_input_has_no_end_to_show_but_a_bar(expected: str) -> None:
-    args = ("dissect", "-", "--format", "ndjson", "--fields", "frame")
-    status, out, err = run("unchanged", *args, terminals=(False, True), stdin=ROOT / CAPTURE)
-    assert status == 0
-    assert out.count("\n") == expected.count("\n")
-    assert "━" in err
+    assert run("1", "dissect", CAPTURE, "--format", "ndjson", terminals=(True, True)) == (0, expected, "")
 
 
 def test_what_was_lost_is_said_behind_the_bar(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcap"
     cut.write_bytes((ROOT / CAPTURE).read_bytes()[:20_000])
-    status, _, err = run(1, "dissect", str(cut), "--format", "ndjson", terminals=(False, True))
+    status, _, err = run("1", "dissect", str(cut), "--format", "ndjson", terminals=(False, True))
     assert status == 3
     assert err.index("━") < err.index("the file ends")
+
+
+# ------------------------------------------------------------------------------------------------------- the bar alone
+
+ROWS = "row\n" * 4
+
+
+@pytest.mark.parametrize("length", ["long", "endless"])  # the size of a pipe is not known
+def test_a_bar_is_shown_beside_the_output(length: str) -> None:
+    status, out, err = run(length, "wanted", terminals=(False, True), program=ALONE)
+    assert (status, out) == (0, ROWS)
+    assert "━" in err
+
+
+@pytest.mark.parametrize(
+    ("length", "wanted", "terminal"), [("short", "wanted", True), ("long", "unwanted", True), ("long", "wanted", False)]
+)
+def test_no_bar(length: str, wanted: str, terminal: bool) -> None:
+    assert run(length, wanted, terminals=(False, terminal), program=ALONE) == (0, ROWS, "")

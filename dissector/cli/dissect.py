@@ -156,6 +156,10 @@ class FrameWriter:
         """Write what has to come last."""
         self._writer.close()
 
+    def abandon(self) -> None:
+        """Write nothing more."""
+        self._writer.abandon()
+
 
 class TextWriter(FrameWriter):
     """Lines, trees and dumps for people."""
@@ -202,6 +206,9 @@ class TextWriter(FrameWriter):
             yield from ("    " + line for line in hexdump(data, hidden=hidden_spans(decoded)))
         yield ""
 
+    def abandon(self) -> None:
+        """Nothing is held back."""
+
     def close(self) -> None:
         """Nothing has to come last."""
 
@@ -223,7 +230,11 @@ def opened(
         else:
             kind = "tsv" if args.format == "text" else args.format
             writer = FrameWriter(open_writer(kind, stream, schema(names)), names)
-        yield writer
+        try:
+            yield writer
+        except BaseException:
+            writer.abandon()
+            raise
         writer.close()
 
 

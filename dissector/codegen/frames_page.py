@@ -19,7 +19,7 @@ One row per message. `uprscope dissect --format ndjson|csv|parquet|arrow` writes
   number. Seqnos stop at 9223372036854775807 (2^63-1), which stands for "no end".
 * A column without a value is null; NDJSON leaves it out.
 * Bytes (`key`, `value`) are bytes in Parquet and Arrow. In NDJSON and CSV they are text where they are printable UTF-8,
-  else `hex:` and their hexadecimal digits.
+  else `hex:` and their hexadecimal digits; CSV does the same with `text`.
 * Rows come in the order in which frames were complete. The order within one direction is exact; across directions use
   `acked_offset`, not the order.
 * Documents are not looked into: `defects` does not say whether a value is the JSON, snappy or xattrs that its datatype

@@ -19,8 +19,9 @@ import numpy as np
 
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect
+from dissector.summary.classes import END, ITEM, MARKER, NONE, REQUEST, TABLE
 from dissector.summary.tallies import Tallies
-from dissector.summary.view import DRAFT, NOTHING, PLAIN, PROTO, View, distinct
+from dissector.summary.view import DRAFT, NOTHING, View, distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,48 +33,25 @@ MAX_STREAMS = 200_000
 #: Answers without a request, and closes without an answer, are remembered up to here, per connection.
 _MAX_PENDING = 4096
 
-NONE, ITEM, MARKER, END, OTHER, REQUEST, ANSWER, CLOSE = range(8)
 _LEFT_OUT = -2  #: in place of a record: the limit was reached
 
-_CLASSES = {
-    **dict.fromkeys(("mutation", "deletion", "expiration", "system_event", "prepare", "commit", "abort"), ITEM),
-    "seqno_advanced": ITEM,
-    **dict.fromkeys(("snapshot_marker", "snapshot_start"), MARKER),
-    "stream_end": END,
-    **dict.fromkeys(("flush", "set_vbucket_state", "oso_snapshot", "snapshot_end", "stream_start"), OTHER),
-    **dict.fromkeys(("cache_transfer", "cache_transfer_end"), OTHER),
-    "stream_request": REQUEST,
-    **dict.fromkeys(("stream_ok", "stream_not_my_vbucket", "stream_rollback"), ANSWER),
-    "close_stream": CLOSE,
-}
 _EVENT_COLUMNS = (
     *("frame", "time_ns", "direction", "response", "name", "dialect", "vbucket", "status", "opaque", "stream_id"),
-    *("text", "start_seqno", "end_seqno", "stream_flags", "vbucket_uuid", "rollback_seqno"),
+    *(
+        "end_offset",
+        "acked_offset",
+        "text",
+        "start_seqno",
+        "end_seqno",
+        "stream_flags",
+        "vbucket_uuid",
+        "rollback_seqno",
+    ),
 )
 _REQUESTED = ("start_seqno", "end_seqno", "stream_flags", "vbucket_uuid")
 _SID = re.compile(r'"sid"\s*:\s*(\d{1,5})\b')
 #: What starts a stream in the draft, where answers have no status.
 _DRAFT_OK = "stream_ok"
-
-
-def _tables() -> NDArray[np.int8]:
-    """Return the class of messages by numbering, response or not, opcode, and in the draft subtype."""
-    table = np.zeros((3, 2, 256, 256), np.int8)
-    for numbering, dialect in ((PLAIN, Dialect.DCP), (PROTO, Dialect.PROTO)):
-        for message in registry.MESSAGES:
-            if message.dialect is dialect:
-                kind = _CLASSES.get(message.name, NONE)
-                table[numbering, 0, message.opcode] = kind
-                if kind in (REQUEST, CLOSE):
-                    table[numbering, 1, message.opcode] = ANSWER if kind == REQUEST else CLOSE
-    for message in registry.MESSAGES:
-        if message.dialect is Dialect.DRAFT and message is not registry.DRAFT_FAILOVER_LOG:
-            pushed = int(message.push is not None)
-            table[DRAFT, pushed, message.opcode, list(message.subtypes)] = _CLASSES.get(message.name, NONE)
-    return table
-
-
-_TABLE = _tables()
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +74,7 @@ class Stream:
     closed: bool = False
     replaced: bool = False
     answer_ns: int | None = None
+    answer_acked: int = NOTHING  #: bytes of the consumer's direction that had arrived when the answer was sent
 
 
 @dataclass(slots=True)
@@ -147,7 +126,7 @@ class Streams:
         """Take a batch and its connections."""
         draft = view.numbering == DRAFT
         subtype = np.maximum(view.numbers("subtype"), 0) if draft.any() else np.zeros(view.size, np.int64)
-        kind = _TABLE[view.numbering, view.response.astype(np.int64), view.opcode, subtype]
+        kind = TABLE[view.numbering, view.response.astype(np.int64), view.opcode, subtype]
         changes = self._events(view, members, np.flatnonzero(kind >= REQUEST))
         self._messages(view, members, kind, changes)
 
@@ -179,9 +158,10 @@ class Streams:
     def _request(self, member: Member, memory: _Memory, row: dict[str, Any]) -> None:
         direction, opaque = row["direction"], row["opaque"]
         unasked = memory.unasked.get((1 - direction, opaque))
-        if unasked is not None and row["time_ns"] <= self.streams[unasked].start_ns:
-            stream = self.streams[unasked]  # it was sent before its answer, and only came to light later
-            stream.start_ns = row["time_ns"]
+        if unasked is not None and self.streams[unasked].answer_acked >= row["end_offset"]:
+            # Its receiver had it when the answer was sent: it is the capture that has them the wrong way round.
+            stream = self.streams[unasked]
+            stream.start_ns = min(stream.start_ns, row["time_ns"])
             del memory.unasked[1 - direction, opaque]
         else:
             stream = Stream(member, 1 - direction, None, None, opaque, row["time_ns"])
@@ -219,6 +199,7 @@ class Streams:
                     memory.orphans[direction, opaque] = number
         stream = self.streams[number]
         stream.draft, stream.started, stream.answer_ns = draft, success, row["time_ns"]
+        stream.answer_acked = NOTHING if row["acked_offset"] is None else row["acked_offset"]
         stream.status_code = None if draft else row["status"]
         stream.status = row["name"] if draft else status_name(row["status"])
         stream.rollback_seqno = row["rollback_seqno"]
@@ -254,18 +235,22 @@ class Streams:
         orphaned = [code for code, member in enumerate(members) if member.memory is not None and member.memory.orphans]
         if not orphaned:
             return starts
-        opaque = view.numbers("opaque")[rows]
-        for code in orphaned:
-            memory: _Memory = members[code].memory
-            for (direction, wanted), number in list(memory.orphans.items()):
-                fits = (view.code[rows] == code) & (view.direction[rows] == direction) & (opaque == wanted)
-                found = np.flatnonzero(fits)[:1].tolist()
-                for place in found:
-                    stream, packed = self.streams[number], int(key[place]) & ((1 << _KEY_BITS) - 1)
-                    if stream.vbucket is None:
-                        stream.vbucket, stream.stream_id = packed >> 17, (packed >> 1 & 0xFFFF) or None
-                    del memory.orphans[direction, wanted]
-                    starts.append(_Start(code, int(rows[place]) - 0.5, packed, number))
+        wanted = [
+            code << _KEY_BITS | direction << 32 | opaque
+            for code in orphaned
+            for direction, opaque in _memory(members[code]).orphans
+        ]
+        offered = view.code[rows] << _KEY_BITS | view.direction[rows] << 32 | view.numbers("opaque")[rows]
+        places = np.flatnonzero(np.isin(offered, wanted))
+        _, first = np.unique(offered[places], return_index=True)
+        for place in places[first].tolist():
+            code, packed = int(view.code[rows[place]]), int(key[place]) & ((1 << _KEY_BITS) - 1)
+            offer = int(offered[place])
+            number = _memory(members[code]).orphans.pop((offer >> 32 & 1, offer & 0xFFFFFFFF))
+            stream = self.streams[number]
+            if stream.vbucket is None:
+                stream.vbucket, stream.stream_id = packed >> 17, (packed >> 1 & 0xFFFF) or None
+            starts.append(_Start(code, int(rows[place]) - 0.5, packed, number))
         return starts
 
     def _streams_of(self, view: View, members: list[Member], rows: Longs, key: Longs, starts: list[_Start]) -> Longs:
