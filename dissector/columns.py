@@ -13,6 +13,7 @@ import pyarrow as pa
 import xxhash
 
 from dissector.frames import COLUMNS, SCHEMA
+from dissector.keyhash import hash_keys
 from dissector.plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
 from dissector.rows import content_of, decode_for_row
 from dissector.spec import enums, registry
@@ -77,7 +78,6 @@ class _Batch:
         self.objects: dict[str, dict[int, Any]] = {name: {} for name in (*_LISTS, "defects")}
         self.names: list[str] = []
         self.name = np.zeros(self.size, np.int64)
-        self.keys: list[bytes | None] = []
         source = np.frombuffer(table.stream, np.uint8)
         overlapping = np.ndarray((len(source) - ROW_BYTES + 1,), f"V{ROW_BYTES}", source, 0, (1,))
         self.rows = overlapping[table.position].view(np.uint8).reshape(self.size, ROW_BYTES)
@@ -328,40 +328,47 @@ class _Batch:
         sides[self.table.connection] = self.table.side
         return list(zip(self.table.connections, sides.tolist(), strict=True))
 
-    def _slices(self, there: Mask, start: Longs, length: Longs) -> list[bytes | None]:
-        """Cut a span out of each frame that has it, without byte code per frame."""
-        cut = self.table.stream.__getitem__
-        if there.all():
-            return list(map(cut, map(slice, start.tolist(), (start + length).tolist())))
-        found = np.full(self.size, None, object)
-        found[there] = list(map(cut, map(slice, start[there].tolist(), (start + length)[there].tolist())))
-        pieces: list[bytes | None] = found.tolist()
-        return pieces
+    def _cut(self, there: Mask, start: Longs, length: Longs) -> pa.Array:
+        """Cut a span out of each frame that has it: in C, over offsets that enclose the spans and what lies between."""
+        chosen = np.flatnonzero(there)
+        # The source's elements have to ascend: take them in the order of their bytes, then put them where they belong.
+        order = np.argsort(start[chosen], kind="stable")
+        begin = start[chosen][order]
+        offsets = np.empty(2 * len(chosen) + 1, np.int32)
+        offsets[0:-1:2] = begin
+        offsets[1::2] = begin + length[chosen][order]
+        offsets[-1] = len(self.table.stream)
+        source = pa.Array.from_buffers(
+            pa.binary(), 2 * len(chosen), [None, pa.py_buffer(offsets), pa.py_buffer(self.table.stream)]
+        )
+        place = np.zeros(self.size, np.int64)
+        place[chosen[order]] = np.arange(0, 2 * len(chosen), 2)
+        return source.take(pa.array(place, mask=None if len(chosen) == self.size else ~there))
 
     def _keys(self) -> pa.Array:
-        self.keys = self._slices(self.key_there, self.key_start, self.key_length)
-        return pa.array(self.keys, pa.binary())
+        if not self.key_there.any():
+            return pa.nulls(self.size, pa.binary())
+        return self._cut(self.key_there, self.key_start, self.key_length)
 
     def _key_hashes(self) -> pa.Array:
-        return self._hashes(self.key_there, [_digest(key) for key in self.keys if key is not None])
+        hashes = np.zeros(self.size, np.int64)
+        there = self.key_there
+        hashes[there] = hash_keys(self.source, self.key_start[there], self.key_length[there])
+        return pa.array(hashes, mask=~there)
 
     def _value_hashes(self) -> pa.Array:
-        chosen = np.flatnonzero(self.value_there)
-        start, length = self.value_start[chosen], self.value_length[chosen]
-        cut = memoryview(self.table.stream).__getitem__
-        return self._hashes(
-            self.value_there, list(map(_digest, map(cut, map(slice, start.tolist(), (start + length).tolist()))))
-        )
-
-    def _hashes(self, there: Mask, found: list[int]) -> pa.Array:
+        there = self.value_there
+        start, length = self.value_start[there], self.value_length[there]
+        # All in C: slice objects, slices, digests, without byte code per frame.
+        cut = map(self.table.stream.__getitem__, map(slice, start.tolist(), (start + length).tolist()))
         hashes = np.zeros(self.size, np.uint64)
-        hashes[there] = np.array(found, np.uint64)
+        hashes[there] = np.fromiter(map(_digest, cut), np.uint64, len(start))
         return pa.array(hashes.view(np.int64), mask=~there)
 
     def _values(self) -> pa.Array:
-        if not self.options.values:
+        if not self.options.values or not self.value_there.any():
             return pa.nulls(self.size, pa.binary())
-        return pa.array(self._slices(self.value_there, self.value_start, self.value_length), pa.binary())
+        return self._cut(self.value_there, self.value_start, self.value_length)
 
     def _listed(self, name: str) -> pa.Array:
         found = self.objects[name]

@@ -21,9 +21,12 @@ from dissector.mending import mend
 from dissector.tables import NOTHING_ACKED, SLACK, FrameTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from dissector.link.segments import SegmentBlock
+    from dissector.reassembly import Direction
 
     Longs = NDArray[np.int64]
 
@@ -58,6 +61,7 @@ class FastLane:
         self.block = block
         self._slow: set[int] = set()  #: indexes of connections that are not for this lane
         self.flows: list[_Flow] = []
+        self._quiet: list[tuple[Direction, int, int]] = []  #: directions that only acknowledge, and their rows
         self.stream = b""
         self._found = [connections.live.get(key) for key in block.keys]
         flow = block.flow
@@ -138,17 +142,24 @@ class FastLane:
 
     def assemble(self) -> bool:
         """Put the flows' bytes together and walk their frames; False: something is not plain, try again without it."""
-        self.flows = []
+        self.flows, self._quiet = [], []
         if not self._crowded:
             numbers = self._flow[self._first].tolist()
-            for number, begin, end in zip(numbers, self._first.tolist(), self._ends.tolist(), strict=True):
+            begins, ends = self._first.tolist(), self._ends.tolist()
+            # Where each flow's segments with data are among all that have any.
+            data = np.flatnonzero(self._length)
+            lows = np.searchsorted(data, self._first).tolist()
+            highs = np.searchsorted(data, self._ends).tolist()
+            for position, number in enumerate(numbers):
                 entry = self._found[number]
                 if entry is None or entry[0].index in self._slow or entry[0].ignored:
                     continue
-                rows, repeated = self._mended.get(number, (None, 0))
-                if rows is None:
-                    rows = begin + np.flatnonzero(self._length[begin:end])
-                self.flows.append(_Flow(entry[0], entry[1], begin, end, rows, repeated))
+                low, high, mended = lows[position], highs[position], self._mended.get(number)
+                if low == high:
+                    self._quiet.append((entry[0].directions[entry[1]], begins[position], ends[position]))
+                    continue
+                rows, repeated = mended if mended is not None else (data[low:high], 0)
+                self.flows.append(_Flow(entry[0], entry[1], begins[position], ends[position], rows, repeated))
         self._join()
         self._walk()
         return self._check()
@@ -161,38 +172,43 @@ class FastLane:
         sizes = self._length[rows]
         # All in C: a slice object, the slice of the buffer, no byte code per segment.
         slices = list(map(self.block.buffer.data.__getitem__, map(slice, offsets.tolist(), (offsets + sizes).tolist())))
+        sums = np.concatenate(([0], np.cumsum(sizes))).tolist()
         pieces: list[bytes | memoryview] = []
-        numbers: list[Longs] = []  # of each piece: its row; of a tail: the number behind all rows and earlier flows
-        lengths: list[Longs] = []
         tails: list[tuple[int, int]] = []
         origins: list[int] = []
+        tail_places: list[int] = []  # the pieces that are tails,
+        tail_flows: list[int] = []  # the flows that they belong to,
+        tail_sizes: list[int] = []  # and their sizes
         position, at = 0, 0
         for number, flow in enumerate(flows):
             count = len(flow.rows)
-            flow.stream_begin = flow.stream_end = position
+            flow.stream_begin = position
             framer = flow.connection.framers[flow.side]
-            # Without data the framer goes on waiting, whatever it waits for.
-            first = framer.first_mark() if count else None
-            acked = NOTHING_ACKED if first is None or first[1] is None else first[1]
-            tails.append((0 if first is None else first[0], acked))
-            origins.append(flow.connection.directions[flow.side].next - len(framer.buffer))
-            if not count:
-                continue
-            if framer.buffer:
+            held = len(framer.buffer)
+            first = framer.first_mark() if held else None
+            tails.append((0, NOTHING_ACKED) if first is None else (first[0], _or_nothing(first[1])))
+            origins.append(flow.connection.directions[flow.side].next - held)
+            if held:
+                tail_places.append(len(pieces))
+                tail_flows.append(number)
+                tail_sizes.append(held)
                 pieces.append(bytes(framer.buffer))
-                numbers.append(np.array([len(self._order) + number]))
-                lengths.append(np.array([len(framer.buffer)]))
-                position += len(framer.buffer)
             pieces += slices[at : at + count]
-            numbers.append(flow.rows)
-            lengths.append(sizes[at : at + count])
-            position += int(sizes[at : at + count].sum())
+            position += held + sums[at + count] - sums[at]
             at += count
             flow.stream_end = position
         self._tails = np.array(tails, np.int64).reshape(len(tails), 2).T
         self._origins = np.array(origins, np.int64)
-        self._pieces = np.concatenate(numbers) if numbers else rows
-        self._piece_ends = np.cumsum(np.concatenate(lengths)) if lengths else rows
+        # Of each piece: its row; of a tail: the number behind all rows and earlier flows.
+        is_segment = np.ones(len(pieces), bool)
+        is_segment[tail_places] = False
+        self._pieces = np.empty(len(pieces), np.int64)
+        self._pieces[is_segment] = rows
+        self._pieces[~is_segment] = len(self._order) + np.array(tail_flows, np.int64)
+        lengths = np.empty(len(pieces), np.int64)
+        lengths[is_segment] = sizes
+        lengths[~is_segment] = tail_sizes
+        self._piece_ends = np.cumsum(lengths)
         pieces.append(SLACK)
         self.stream = b"".join(pieces)
 
@@ -239,10 +255,11 @@ class FastLane:
         steps = np.empty(len(ack), np.int64)
         steps[1:] = ack[1:] - ack[:-1]
         base = np.zeros(len(ack), np.int64)
-        for flow in self.flows:
-            direction = flow.connection.directions[flow.side]
-            steps[flow.begin] = ack[flow.begin] - (direction.ack or 0)
-            base[flow.begin] = direction.acked
+        acking = [(flow.connection.directions[flow.side], flow.begin) for flow in self.flows]
+        acking += [(direction, begin) for direction, begin, _ in self._quiet]
+        rows = np.array([begin for _, begin in acking], np.int64)
+        steps[rows] = ack[rows] - np.array([direction.ack or 0 for direction, _ in acking], np.int64)
+        base[rows] = [direction.acked for direction, _ in acking]
         moved = np.cumsum((steps + (1 << 31) & _MASK) - (1 << 31)) if len(ack) else steps
         # Each flow counts from its own start: take away what had moved before it.
         shift = base[self._first] - np.r_[0, moved[self._first[1:] - 1]] if len(ack) else base
@@ -252,23 +269,23 @@ class FastLane:
     def settle(self) -> None:
         """Leave the state behind that the sequential engine would have left."""
         self._acks = self.acks()
-        acks, block, order = self._acks, self.block, self._order
-        finished = block.flags[order] & FIN != 0
-        last_rows = [flow.end - 1 for flow in self.flows]
+        block, order = self.block, self._order
+        acking = [(flow.connection.directions[flow.side], flow.begin, flow.end) for flow in self.flows] + self._quiet
+        last_rows = [end - 1 for _, _, end in acking]
         last_ack = block.ack[order[last_rows]].tolist()
-        last_acked = acks[last_rows].tolist()
-        ordinal = packet_ordinal(block.capture, 0)
-        for flow, ack, acked in zip(self.flows, last_ack, last_acked, strict=True):
+        last_acked = self._acks[last_rows].tolist()
+        finished = np.concatenate(([0], np.cumsum(block.flags[order] & FIN))).tolist()
+        for (direction, begin, end), ack, acked in zip(acking, last_ack, last_acked, strict=True):
+            direction.ack, direction.acked = ack, acked
+            if finished[end] != finished[begin]:
+                direction.finished = True
+        marks = self._marks()
+        for flow in self.flows:
             direction = flow.connection.directions[flow.side]
             framer = flow.connection.framers[flow.side]
-            direction.ack, direction.acked = ack, acked
-            if finished[flow.begin : flow.end].any():
-                direction.finished = True
-            direction.bytes_repeated += flow.bytes_repeated
-            if flow.stream_end == flow.stream_begin:
-                continue
             held = len(framer.buffer)
             new = flow.stream_end - flow.stream_begin - held
+            direction.bytes_repeated += flow.bytes_repeated
             direction.next += new
             direction.bytes_delivered += new
             if flow.frames:
@@ -277,47 +294,56 @@ class FastLane:
             framer.buffer[:] = self.stream[flow.stream_stop : flow.stream_end]
             framer.position = direction.next - len(framer.buffer)
             if framer.buffer:
-                framer.marks += self._marks(flow, ordinal)
+                framer.marks += next(marks)
                 framer.condense()
             self.connections.partial_total += len(framer.buffer) - held
         self._touch()
 
-    def _marks(self, flow: _Flow, ordinal: int) -> list[Mark]:
-        """Mark the packets of an unfinished frame that came in this block."""
-        first = int(np.searchsorted(self._piece_ends, flow.stream_stop, side="right"))
-        last = int(np.searchsorted(self._piece_ends, flow.stream_end - 1, side="right"))
-        origin = flow.connection.directions[flow.side].next - flow.stream_end
-        marks = []
-        for piece in range(first, last + 1):
-            row = int(self._pieces[piece])
-            if row >= len(self._order):
-                continue  # what the framer held before has its marks
-            begins = int(self._piece_ends[piece] - self._length[row])
-            index = int(self._order[row])
-            marks.append(
-                Mark(
-                    origin + max(begins, flow.stream_stop),
-                    ordinal + int(self.block.number[index]),
-                    int(self.block.time_ns[index]),
-                    max(int(self._acks[row]), 0),
-                )
-            )
-        return marks
+    def _marks(self) -> Iterator[list[Mark]]:
+        """Yield, for each flow with an unfinished frame, the marks of that frame's packets in this block."""
+        block, ordinal = self.block, packet_ordinal(self.block.capture, 0)
+        flows = [flow for flow in self.flows if flow.stream_end > flow.stream_stop]
+        stops = np.array([flow.stream_stop for flow in flows], np.int64)
+        ends = np.array([flow.stream_end for flow in flows], np.int64)
+        first = np.searchsorted(self._piece_ends, stops, side="right")
+        last = np.searchsorted(self._piece_ends, ends - 1, side="right")
+        counts = last + 1 - first
+        # All pieces of all unfinished frames, one after the other.
+        pieces = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+        rows = self._pieces[pieces]
+        is_segment = rows < len(self._order)  # what the framer held before has its marks
+        rows = np.where(is_segment, rows, 0)
+        index = self._order[rows]
+        begins = np.maximum(self._piece_ends[pieces] - self._length[rows], np.repeat(stops, counts))
+        made = zip(
+            begins.tolist(),
+            (ordinal + block.number[index]).tolist(),
+            block.time_ns[index].tolist(),
+            np.maximum(self._acks[rows], 0).tolist(),
+            is_segment.tolist(),
+            strict=True,
+        )
+        for flow, count in zip(flows, counts.tolist(), strict=True):
+            # By now the direction has moved on: its next byte is the one behind the flow's last.
+            origin = flow.connection.directions[flow.side].next - flow.stream_end
+            some = [next(made) for _ in range(count)]
+            yield [Mark(origin + begin, packet, time, acked) for begin, packet, time, acked, keep in some if keep]
 
     def _touch(self) -> None:
         """Bring the connections of this block, of both lanes, into the order of their last packets."""
-        block, ordinal = self.block, packet_ordinal(self.block.capture, 0)
+        block, live = self.block, self.connections.live
+        last = self._order[self._ends - 1] if len(self._ends) else self._order
+        packets = (packet_ordinal(block.capture, 0) + block.number[last]).tolist()
+        times = block.time_ns[last].tolist()
         used: dict[int, Connection] = {}
-        for number, end in zip(self._flow[self._first].tolist(), self._ends.tolist(), strict=True):
-            entry = self.connections.live.get(block.keys[number])
+        for position, number in enumerate(self._flow[self._first].tolist()):
+            entry = live.get(block.keys[number])
             if entry is None:
                 continue
             connection = used.setdefault(entry[0].index, entry[0])
-            index = int(self._order[end - 1])
-            packet = ordinal + int(block.number[index])
-            if packet > connection.last_packet:
-                connection.last_packet, connection.last_ns = packet, int(block.time_ns[index])
-        for connection in sorted(used.values(), key=lambda entry: entry.last_packet):
+            if packets[position] > connection.last_packet:
+                connection.last_packet, connection.last_ns = packets[position], times[position]
+        for connection in sorted(used.values(), key=_last_packet):
             self.connections.touch(connection, connection.last_packet, connection.last_ns)
 
     def table(self) -> FrameTable:
@@ -376,3 +402,11 @@ class FastLane:
         piece_flow = np.searchsorted(begins, self._piece_ends - 1, side="right") * (len(self._order) + 1)
         highest = np.maximum.accumulate(arrival + piece_flow) - piece_flow
         return earliest, latest, highest[last]
+
+
+def _or_nothing(acked: int | None) -> int:
+    return NOTHING_ACKED if acked is None else acked
+
+
+def _last_packet(connection: Connection) -> int:
+    return connection.last_packet

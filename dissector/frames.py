@@ -94,7 +94,7 @@ HEADER_COLUMNS: tuple[Column, ...] = (
 CONTENT_COLUMNS: tuple[Column, ...] = (
     Column("key", pa.binary(), "key as on the wire"),
     Column("collection_id", pa.int64(), "collection id in front of a document key, or of a system event"),
-    Column("key_hash", pa.int64(), "XXH3 hash of the key", unsigned=True),
+    Column("key_hash", pa.int64(), "hash of the key, for telling keys apart (dissector/keyhash.py)", unsigned=True),
     Column("value_hash", pa.int64(), "XXH3 hash of the value as on the wire", unsigned=True),
     Column("text", pa.string(), "the value of controls, opens, stream requests and refusals as text"),
     Column("failover_log", FAILOVER_LOG_TYPE, "failover log, newest entry first as servers send it"),

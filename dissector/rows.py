@@ -9,6 +9,7 @@ import xxhash
 from dissector.connections import packet_of
 from dissector.decode import decode
 from dissector.frames import COLUMNS, FIELD_COLUMNS, TEXT_LIMIT, signed, signed_pattern
+from dissector.keyhash import hash_key
 from dissector.spec.model import Body, Direction
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ def _content(decoded: Decoded, data: bytes, missing: int, options: Options) -> R
     raw = data[value.offset : value.offset + value.length] if value_there else b""
     row: Row = {
         "key": decoded.key if key_there else None,
-        "key_hash": hash_of(decoded.key) if key_there else None,
-        "value_hash": hash_of(raw) if value_there else None,
+        "key_hash": hash_key(decoded.key) if key_there else None,
+        "value_hash": signed_pattern(xxhash.xxh3_64_intdigest(raw)) if value_there else None,
         "value": raw if value_there and options.values else None,
         "defects": list(decoded.defect_ids()),
     }
@@ -139,8 +140,3 @@ def _content(decoded: Decoded, data: bytes, missing: int, options: Options) -> R
     if value.kind is Body.FEATURES and not missing:
         row["features"] = [entry["feature"] for entry in value.records]
     return row
-
-
-def hash_of(data: bytes) -> int:
-    """Return the hash that key_hash and value_hash hold."""
-    return signed_pattern(xxhash.xxh3_64_intdigest(data))

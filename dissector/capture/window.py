@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dissector.capture.block import Bytes, Longs
 
 MIN_CHUNK_BYTES = 64
+FIRST_CHUNK_BYTES = 128 << 10
 _DISCARD_BYTES = 1 << 20
 
 
@@ -36,7 +37,9 @@ class Window:
         if chunk_bytes < MIN_CHUNK_BYTES:
             raise ValueError(f"chunk_bytes is {chunk_bytes}, but at least {MIN_CHUNK_BYTES} are needed")
         self._stream = stream
-        self._chunk_bytes = chunk_bytes
+        self._most_bytes = chunk_bytes
+        # Small at first: what is set up at the start of a capture is out of the way before the large chunks come.
+        self._chunk_bytes = min(chunk_bytes, FIRST_CHUNK_BYTES)
         self._to_discard = 0
         self.buffer: Bytes = np.zeros(SLACK_BYTES, np.uint8)
         # struct reads a memoryview twice as fast as an array: asking an array for its buffer costs more than the read.
@@ -77,6 +80,7 @@ class Window:
             size = min(goal, 2 * size)
             buffer = self._allocate(size, buffer[:end])
             end = self._fill(buffer, end, size)
+        self._chunk_bytes = min(2 * self._chunk_bytes, self._most_bytes)
         buffer[end : end + SLACK_BYTES] = 0
         self.buffer, self.view = buffer, buffer.data
         self.start, self.end, self.base = 0, end, position
