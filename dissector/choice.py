@@ -64,6 +64,14 @@ class Choice:
             raise UsageError(f"--follow {follow}: give a connection's number in the listing, or its id of 16 digits")
 
     @property
+    def columns(self) -> frozenset[str]:
+        """Return the columns that a choice is made by."""
+        needed = {"connection", "time_ns"}
+        if self._vbucket is not None:
+            needed |= {"vbucket", "response", "opcode", "opaque", "direction", "subtype", "acked_offset", "end_offset"}
+        return frozenset(needed) | (self._filter.columns if self._filter is not None else frozenset())
+
+    @property
     def narrow(self) -> bool:
         """Tell whether frames may be left out."""
         return self._filter is not None or self._follow is not None or self._vbucket is not None

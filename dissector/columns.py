@@ -6,6 +6,7 @@ put into the same columns.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +63,16 @@ _NUMBER_MASK = (1 << _CAPTURE_SHIFT) - 1
 def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: Options) -> pa.RecordBatch:
     """Lay out the frames of a table as rows."""
     return _Batch(table, first_number, captures, options).build()
+
+
+@cache
+def _absent(kind: pa.DataType, size: int) -> pa.Array:
+    return pa.nulls(size, kind)
+
+
+def _nulls(size: int, kind: pa.DataType) -> pa.Array:
+    """Return nothing, that many times: most columns of most batches are this, so one array serves many."""
+    return _absent(kind, 1 << size.bit_length()).slice(0, size)
 
 
 class _Batch:
@@ -283,16 +294,19 @@ class _Batch:
 
     def _assemble(self) -> pa.RecordBatch:
         special = self._special()
+        wanted = self.options.columns
+        columns = [column for column in COLUMNS if wanted is None or column.name in wanted]
         arrays = []
-        for column in COLUMNS:
+        for column in columns:
             make = special.get(column.name)
             if make is not None:
                 arrays.append(make())
             elif column.name in self.numbers:
                 arrays.append(self._numeric(column.name, column.type))
             else:
-                arrays.append(pa.nulls(self.size, column.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+                arrays.append(_nulls(self.size, column.type))
+        schema = SCHEMA if wanted is None else pa.schema([SCHEMA.field(column.name) for column in columns])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _numeric(self, name: str, kind: pa.DataType) -> pa.Array:
         numbers: NDArray[Any] = np.ascontiguousarray(self.numbers[name], _DTYPES[kind])
@@ -305,9 +319,10 @@ class _Batch:
         entry = pa.array(table.connection)
         last, first = table.packet_last >> _CAPTURE_SHIFT, table.packet_first >> _CAPTURE_SHIFT
         captures = pa.array(self.captures, pa.string())
+        taken = captures.take(pa.array(last))
         return {
-            "capture": lambda: captures.take(pa.array(last)),
-            "capture_first": lambda: captures.take(pa.array(first)),
+            "capture": lambda: taken,
+            "capture_first": lambda: taken if np.array_equal(first, last) else captures.take(pa.array(first)),
             "connection": lambda: pa.array([connection.id for connection in table.connections]).take(entry),
             "src": lambda: pa.array([flow.source for flow in flows]).take(entry),
             "dst": lambda: pa.array([flow.destination for flow in flows]).take(entry),
@@ -347,7 +362,7 @@ class _Batch:
 
     def _keys(self) -> pa.Array:
         if not self.key_there.any():
-            return pa.nulls(self.size, pa.binary())
+            return _nulls(self.size, pa.binary())
         return self._cut(self.key_there, self.key_start, self.key_length)
 
     def _key_hashes(self) -> pa.Array:
@@ -367,14 +382,14 @@ class _Batch:
 
     def _values(self) -> pa.Array:
         if not self.options.values or not self.value_there.any():
-            return pa.nulls(self.size, pa.binary())
+            return _nulls(self.size, pa.binary())
         return self._cut(self.value_there, self.value_start, self.value_length)
 
     def _listed(self, name: str) -> pa.Array:
         found = self.objects[name]
         kind = SCHEMA.field(name).type
         if not found:
-            return pa.nulls(self.size, kind)
+            return _nulls(self.size, kind)
         return pa.array([found.get(index) for index in range(self.size)], kind)
 
     def _defects(self) -> pa.Array:

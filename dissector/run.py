@@ -26,6 +26,7 @@ class Options:
     ports: Ports = DEFAULT_PORTS
     dialect: Dialect | None = None  #: taken for granted on every connection
     values: bool = False  #: keep values in the rows
+    columns: frozenset[str] | None = None  #: make these columns only; None: all
     redact: bool = True
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
     chunk_bytes: int = CHUNK_BYTES

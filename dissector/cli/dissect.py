@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = Numbering()
     choice = Choice(chosen, args.follow, args.vbucket, numbering)
+    if names is not None:
+        options = dataclasses.replace(options, columns=choice.columns.union(names))
     reader = FrameReader(expand(args.captures), options)
     to_stdout = args.output in (None, "-")
     watched = not (to_stdout and sys.stdout.isatty())
