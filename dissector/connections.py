@@ -20,8 +20,9 @@ from dissector.ports import DEFAULT_PORTS
 from dissector.reassembly import Direction, Gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from dissector.link.segments import SegmentBlock
     from dissector.ports import Ports
     from dissector.reassembly import Piece
     from dissector.spec.model import Dialect
@@ -53,6 +54,21 @@ def packet_ordinal(capture: int, number: int) -> int:
 def packet_of(ordinal: int) -> tuple[int, int]:
     """Return capture index and packet number again."""
     return ordinal >> _CAPTURE_SHIFT, ordinal & ((1 << _CAPTURE_SHIFT) - 1)
+
+
+def segments_of(block: SegmentBlock, indexes: Iterable[int] | None = None) -> Iterator[Segment]:
+    """Go through the segments of a block, or some of them, one object each."""
+    for index in range(len(block)) if indexes is None else indexes:
+        yield Segment(
+            key=block.keys[block.flow[index]],
+            seq=int(block.seq[index]),
+            ack=int(block.ack[index]),
+            flags=int(block.flags[index]),
+            data=block.payload(index),
+            length=int(block.payload_length[index]),
+            packet=packet_ordinal(block.capture, int(block.number[index])),
+            time_ns=int(block.time_ns[index]),
+        )
 
 
 @dataclass(slots=True, eq=False)

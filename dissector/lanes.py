@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dissector.connections import segments_of
 from dissector.fastlane import FastLane
-from dissector.reference import segments_of
 from dissector.tables import FrameTable, join, table_of
 
 if TYPE_CHECKING:

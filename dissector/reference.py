@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dissector.capture import CaptureReader, order_by_time
-from dissector.connections import Connection, Connections, Segment, packet_ordinal
+from dissector.connections import Connection, Connections, segments_of
 from dissector.frames import SCHEMA
 from dissector.link.reference import ReferenceDecoder
 from dissector.rows import Row, row_of
 from dissector.run import Options, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dissector.capture import Input
     from dissector.framing import RawFrame
-    from dissector.link.segments import SegmentBlock
 
 _BATCH_ROWS = 4096
 
@@ -85,18 +84,3 @@ class ReferenceReader:
         batch = pa.RecordBatch.from_pylist(self._rows, schema=SCHEMA)
         self._rows = []
         return batch
-
-
-def segments_of(block: SegmentBlock, indexes: Iterable[int] | None = None) -> Iterator[Segment]:
-    """Go through the segments of a block, or some of them, one object each."""
-    for index in range(len(block)) if indexes is None else indexes:
-        yield Segment(
-            key=block.keys[block.flow[index]],
-            seq=int(block.seq[index]),
-            ack=int(block.ack[index]),
-            flags=int(block.flags[index]),
-            data=block.payload(index),
-            length=int(block.payload_length[index]),
-            packet=packet_ordinal(block.capture, int(block.number[index])),
-            time_ns=int(block.time_ns[index]),
-        )
