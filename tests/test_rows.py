@@ -17,6 +17,7 @@ from support import CLIENT, READERS, SERVER, Conversation, Ends, ReaderClass, Ro
 
 from dissector.frames import COLUMNS
 from dissector.keyhash import hash_key
+from dissector.reference import ReferenceReader
 from dissector.run import Options
 
 readers = pytest.mark.parametrize("reader_class", READERS)
@@ -357,3 +358,15 @@ def test_ports_used_again(reader_class: ReaderClass) -> None:
     assert len(rows) == len(first.sent) + len(second.sent)
     assert ids == [ids[0]] * len(first.sent) + [ids[-1]] * len(second.sent)
     assert ids[0] != ids[-1]
+
+
+@readers
+def test_only_the_columns_that_are_asked_for(reader_class: ReaderClass) -> None:
+    if reader_class is ReferenceReader:
+        pytest.skip("the reference path makes all columns")
+    capture = support.pcap(conversation().packets)
+    wanted = ("name", "by_seqno", "key", "src")
+    rows = support.read_rows(capture, reader_class, Options(columns=frozenset(wanted)))
+    every = support.read_rows(capture, reader_class)
+    assert [set(row) for row in rows] == [set(wanted)] * len(every)
+    assert rows == [{name: row[name] for name in row if name in wanted} for row in every]
