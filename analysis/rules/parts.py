@@ -1,0 +1,36 @@
+"""Named parts of the context's tables: rules share them, so that each is cut out once per batch."""
+
+from __future__ import annotations
+
+from analysis.context import kinds
+from analysis.rules.terms import Term, col
+
+#: The tables that the context gives, and what a row of each is.
+TABLES = {
+    "frames": "every frame of a UPR connection",
+    "stream": "every message of a vbucket's stream, by stream",
+    "answers": "every answer, with the request that it belongs to",
+    "exchanges": "every request that is owed an answer, when it came or was overdue",
+    "begins": "every stream request that was granted",
+    "closings": "every stream that a producer agreed to close, when it is clear how that went on",
+    "additions": "every add stream that succeeded",
+    "endings": "every stream that delivered all that was asked for",
+    "confirmations": "every answer to a marker that asked for one",
+    "seqno_acks": "every seqno that a replica acknowledged",
+    "sent": "every message that counts for flow control, with what was outstanding before it",
+    "acks": "every buffer ack, with what had been received and given back before it",
+    "rests": "every rest of a producer, with what had not been given back by then",
+}
+
+
+#: Part to table and rows.
+PARTS: dict[str, tuple[str, Term]] = {
+    "items": ("stream", col.kind.equals(kinds.DATA) & (col.by_seqno >= 0)),  #: messages with a seqno
+    "documents": ("stream", col.document),  #: of these, those about a document
+    "markers": ("stream", col.kind.equals(kinds.MARKER)),
+    "ranged_markers": ("stream", col.kind.equals(kinds.MARKER) & (col.snap_end_seqno >= 0)),
+    "ends": ("stream", col.kind.equals(kinds.END)),
+    "brackets": ("stream", col.kind.equals(kinds.OSO)),
+    "draft_closings": ("stream", col.kind.equals(kinds.CLOSING)),
+    "states": ("stream", col.kind.equals(kinds.STATE)),
+}
