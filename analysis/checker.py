@@ -45,6 +45,11 @@ class Checker:
                 table = PARTS[check.over][0] if check.over in PARTS else check.over
                 self._by_table.setdefault(table, {}).setdefault(check.over, []).append((rule, check))
 
+    @property
+    def connections(self) -> int:
+        """Return how many connections there were."""
+        return len(self._context.connections.names)
+
     def fold(self, batch: pa.RecordBatch) -> None:
         """Check a batch of frames."""
         self._take(self._context.fold(batch))

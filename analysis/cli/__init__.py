@@ -1,0 +1,1 @@
+"""Commands that need the analysis. Arguments and output only."""

@@ -1,0 +1,171 @@
+"""``uprscope check``: captures against the protocol's invariants, with an explanation for every violation."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import IO, TYPE_CHECKING
+
+from dissector.cli.reading import EXIT_DAMAGED, add_reading_arguments, options_of
+from dissector.errors import UsageError
+from dissector.terminal import Terminal, one_line
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from analysis.findings import Finding
+    from analysis.inspection import Inspection
+    from analysis.rules import Rule
+    from dissector.capture import Input
+    from dissector.pipeline import FrameReader
+    from dissector.run import Options
+
+FORMATS = ("text", "json", "ndjson", "csv", "parquet", "junit")
+SEVERITIES = ("error", "warning", "info")
+EXIT_VIOLATED = 1
+_SHOWN = 5
+
+_EPILOG = """\
+examples:
+  uprscope check capture.pcapng
+  uprscope check ring/*.pcap.zst --severity error
+  uprscope check capture.pcap --rules SEQ,SNP-04 --vbucket 17
+  uprscope check capture.pcap --format json -o before.json
+  uprscope check later.pcap --baseline before.json
+  uprscope check capture.pcap --format junit -o check.xml
+  uprscope explain SEQ-01
+
+docs/rules.md describes the rules. A rule is violated, holds, or is unknown
+where the capture does not tell: bytes missing, set-up not captured.
+exit status: 0 nothing violated, 1 violations, 2 unusable input or usage, 3 the
+input was damaged, and nothing in what is left is violated."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.epilog = _EPILOG
+    add_reading_arguments(parser)
+    chosen = parser.add_argument_group("what to check")
+    chosen.add_argument("--rules", metavar="A,B,...", help="these rules or groups only, such as SEQ-01,SNP")
+    chosen.add_argument(
+        "--severity", choices=SEVERITIES, default="warning", help="findings at least this bad (default: warning)"
+    )
+    chosen.add_argument("--connection", metavar="C", help="findings of this connection: its number or its id")
+    chosen.add_argument("--vbucket", type=int, metavar="N", help="findings of this vbucket")
+    chosen.add_argument(
+        "--baseline", metavar="FILE", help="only findings that are not in this JSON or NDJSON of before"
+    )
+    chosen.add_argument("--strict", action="store_true", help="what could not be decided counts as a violation")
+    shown = parser.add_argument_group("how to show it")
+    shown.add_argument("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
+    shown.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    shown.add_argument("-o", "--output", metavar="FILE", help="write to a file; it appears when it is complete")
+    shown.add_argument("--all", action="store_true", help="list rules that hold, or had nothing to check, too")
+    shown.add_argument(
+        "--limit",
+        type=int,
+        default=_SHOWN,
+        metavar="N",
+        help=f"findings of a rule that are shown (default: {_SHOWN}; 0: all)",
+    )
+    shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, and return the exit status."""
+    from analysis.baseline import known_ids  # noqa: PLC0415
+    from analysis.inspection import inspect  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.selection import Selection, rules_of  # noqa: PLC0415
+    from dissector.cli.dissect import report  # noqa: PLC0415
+    from dissector.progress import progress  # noqa: PLC0415
+
+    if args.format == "parquet" and args.output in (None, "-") and sys.stdout.isatty():
+        raise UsageError("parquet is not for terminals: give a file with -o, or a pipe")
+    rules = rules_of(args.rules)
+    selection = Selection(args.severity, args.connection, args.vbucket)
+    known = known_ids(args.baseline) if args.baseline is not None else frozenset()
+    options = options_of(args)
+    with contextlib.ExitStack() as stack:
+        inputs = repeatable(args.captures, stack)
+
+        def watch(reader: FrameReader) -> Callable[[], None]:
+            return stack.enter_context(progress(reader, wanted=True))
+
+        inspection = inspect(inputs, rules, options, watch=watch)
+        selection.choose(inspection, inputs, options, known)
+        _write(args, inspection, rules, inputs, options)
+    report(inspection.report)
+    terminal = Terminal.of(sys.stderr)
+    if inspection.left_out:
+        line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
+        sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
+    if inspection.findings or inspection.left_out:
+        return EXIT_VIOLATED
+    if args.strict and any(tally.undecided for tally in inspection.tallies):
+        return EXIT_VIOLATED
+    return EXIT_DAMAGED if inspection.report.damage else 0
+
+
+def repeatable(names: Sequence[str], stack: contextlib.ExitStack) -> list[Input]:
+    """Return inputs that can be read twice: what comes from a pipe is put into a file that goes away again."""
+    from dissector.capture import expand  # noqa: PLC0415
+
+    inputs = expand(names)
+    if not any(each.once for each in inputs):
+        return inputs
+    from analysis.spool import spooled  # noqa: PLC0415 - pipes only
+
+    return [stack.enter_context(spooled(each)) if each.once else each for each in inputs]
+
+
+def _write(
+    args: argparse.Namespace, inspection: Inspection, rules: Sequence[Rule], inputs: list[Input], options: Options
+) -> None:
+    from analysis.formats import write  # noqa: PLC0415
+    from dissector.output import destination  # noqa: PLC0415
+    from dissector.pager import paged  # noqa: PLC0415
+
+    to_stdout = args.output in (None, "-")
+    if args.format != "text":
+        with destination(args.output) as stream:
+            write(args.format, stream, inspection, rules)
+        return
+    with paged(wanted=not args.no_pager) if to_stdout else destination(args.output) as stream:
+        _write_text(args, stream, inspection, rules, inputs, options)
+
+
+def _write_text(
+    args: argparse.Namespace,
+    stream: IO[bytes],
+    inspection: Inspection,
+    rules: Sequence[Rule],
+    inputs: list[Input],
+    options: Options,
+) -> None:
+    from analysis import text  # noqa: PLC0415
+    from analysis.transcript import read  # noqa: PLC0415
+
+    to_stdout = args.output in (None, "-")
+    terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
+    encoding = sys.stdout.encoding if to_stdout else "utf-8"
+    shown, hidden = _shown(inspection.findings, args.limit)
+    for line in text.summary(inspection, rules, terminal, everything=args.all):
+        stream.write(f"{terminal.encode(line)}\n".encode(encoding, "backslashreplace"))
+    transcript = read(inputs, options, shown)
+    for line in text.findings(shown, transcript, terminal, hidden):
+        stream.write(f"{terminal.encode(line)}\n".encode(encoding, "backslashreplace"))
+
+
+def _shown(findings: Sequence[Finding], limit: int) -> tuple[list[Finding], dict[str, int]]:
+    """Return the findings to show, and how many of each rule are not."""
+    shown: list[Finding] = []
+    counts: dict[str, int] = {}
+    hidden: dict[str, int] = {}
+    for finding in findings:
+        counts[finding.rule] = counts.get(finding.rule, 0) + 1
+        if limit <= 0 or counts[finding.rule] <= limit:
+            shown.append(finding)
+        else:
+            hidden[finding.rule] = hidden.get(finding.rule, 0) + 1
+    return shown, hidden

@@ -1,0 +1,105 @@
+"""Captures to findings: the whole way, for programs. The command line is a thin layer over this."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from analysis.checker import MAX_FINDINGS, Checker
+from analysis.context import COLUMNS
+from analysis.rules import RULES
+from dissector.capture import expand
+from dissector.pipeline import FrameReader
+from dissector.run import Options, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from analysis.findings import Finding, Tally
+    from analysis.rules import Rule
+    from dissector.capture import Input
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What a check of captures gives."""
+
+    findings: list[Finding]  #: worst first
+    tallies: list[Tally]  #: one per rule, in the order of the rules
+    frames: int
+    connections: int
+    left_out: int = 0  #: findings beyond the limit of their rule
+    report: Report = field(default_factory=Report)  #: what could not be read
+
+    @property
+    def clean(self) -> bool:
+        """Tell whether nothing was violated."""
+        return not self.findings and not self.left_out
+
+
+def check(
+    captures: str | Path | Iterable[str | Path],
+    *,
+    rules: Sequence[Rule] = RULES,
+    options: Options | None = None,
+    limit: int = MAX_FINDINGS,
+) -> Inspection:
+    """Check captures (paths, patterns, directories, or ``-``) against rules.
+
+    >>> inspection = check("captures/09_feed_real_consumer.pcap")
+    >>> for finding in inspection.findings:
+    ...     print(finding.rule, finding.sentence, finding.display_filter())
+    """
+    named = [captures] if isinstance(captures, str) or not hasattr(captures, "__iter__") else list(captures)
+    return inspect(expand([str(name) for name in named]), rules, options or Options(), limit=limit)
+
+
+def check_frames(
+    batches: Iterable[pa.RecordBatch], *, rules: Sequence[Rule] = RULES, limit: int = MAX_FINDINGS
+) -> Inspection:
+    """Check frames that are there already, such as those of a Parquet file; in the order of their ``frame`` column."""
+    checker = Checker(rules, limit=limit)
+    frames = 0
+    for batch in batches:
+        frames += batch.num_rows
+        checker.fold(batch)
+    checker.finish()
+    return _inspection(checker, frames, Report())
+
+
+def inspect(
+    inputs: Sequence[Input],
+    rules: Sequence[Rule],
+    options: Options,
+    *,
+    limit: int = MAX_FINDINGS,
+    watch: Callable[[FrameReader], Callable[[], None]] | None = None,
+) -> Inspection:
+    """Check captures that are found already; ``watch`` is told how far it has come."""
+    reader = reader_of(inputs, options)
+    advance = watch(reader) if watch is not None else _nothing
+    checker = Checker(rules, limit=limit)
+    for batch in reader:
+        advance()
+        checker.fold(batch)
+    checker.finish()
+    return _inspection(checker, reader.report.frames, reader.report)
+
+
+def reader_of(inputs: Sequence[Input], options: Options) -> FrameReader:
+    """Return a reader of the frames as rules need them."""
+    return FrameReader(inputs, dataclasses.replace(options, columns=COLUMNS))
+
+
+def _nothing() -> None:
+    pass
+
+
+def _inspection(checker: Checker, frames: int, report: Report) -> Inspection:
+    return Inspection(
+        checker.findings, list(checker.tallies.values()), frames, checker.connections, checker.left_out, report
+    )
