@@ -38,6 +38,8 @@ _EXAMPLES = """\
 examples:
   uprscope dissect capture.pcapng        one line per frame
   uprscope connections ring/*.pcap       who talked: names, roles, eras, losses
+  uprscope check capture.pcapng          what is wrong, and which frames prove it
+  uprscope generate basic -o a.pcapng    make a capture; --list shows of what
   uprscope explain mutation              what a message looks like on the wire
   uprscope explain 0x57 status 0x23      numbers: of opcodes, statuses, ...
   uprscope explain connection_buffer_size E-22
@@ -56,6 +58,9 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("dissect", "dissector.cli.dissect", "decode a capture: one line per frame"),
     Command("connections", "dissector.cli.connections", "sum captures up: one row per connection or per stream"),
+    Command("generate", "dissector.cli.generate", "make captures to order: scenarios, broken rules, network troubles"),
+    Command("check", "analysis.cli.check", "check captures against the protocol's invariants, and explain violations"),
+    Command("slice", "analysis.cli.slice", "write the packets that prove a finding to a capture of their own"),
     Command("explain", "dissector.cli.explain", "look up opcodes, statuses, flags, controls, errata, ..."),
     Command("completion", "dissector.cli.completion", "print a script that makes your shell complete all this"),
 )

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dissector.encode import encode
+from dissector.encode import encode, pack_frame_info
 from dissector.message import Header
 from dissector.spec import registry
+from dissector.spec.model import size_of
 
 if TYPE_CHECKING:
-    from dissector.spec.model import Dialect, Layout, Message, Shape
+    from dissector.spec.model import Dialect, Layout, Message
 
 #: A buffer ack of this many bytes gives back all that arrived: :func:`dissector.generate.conversation.settle` counts.
 ALL_THAT_ARRIVED = -1
@@ -70,7 +71,17 @@ class Frame:
     def flow_bytes(self) -> int:
         """Return how much it takes from the flow-control window."""
         flow = self.message.flow
-        return flow.counted(len(self.encode())) if flow is not None and not self.response else 0
+        return flow.counted(self.length) if flow is not None and not self.response else 0
+
+    @property
+    def length(self) -> int:
+        """Return how many bytes it has, without writing them."""
+        if self.raw is not None:
+            return len(self.raw)
+        names = frozenset(self.fields)
+        fixed = _fixed_size(self.dialect, self.name, self.response, self.status, self.layout, names)
+        framed = sum(len(pack_frame_info(number, data)) for number, data in self.framing or ())
+        return fixed + framed + len(self.key) + len(self.value)
 
     def copy(self, **changes: object) -> Frame:
         """Return a frame of its own with these attributes changed."""
@@ -85,7 +96,7 @@ class Frame:
             self.message,
             self.fields,
             response=self.response,
-            layout=_layout(self.message, self.response, self.status, self.layout, frozenset(self.fields)),
+            layout=_layout(self.dialect, self.name, self.response, self.status, self.layout, frozenset(self.fields)),
             key=self.key,
             value=self.value,
             opaque=self.opaque,
@@ -108,11 +119,15 @@ def _message(dialect: Dialect, name: str) -> Message:
     return registry.named(dialect, name)
 
 
+# The caches go by name: a declaration takes longer to hash than its form to find.
+
+
 @cache
-def _layout(message: Message, response: bool, status: int, wanted: str | None, names: frozenset[str]) -> Layout | None:
+def _layout(
+    dialect: Dialect, name: str, response: bool, status: int, wanted: str | None, names: frozenset[str]
+) -> Layout | None:
     """Return the form of this name, or the first one that has a place for every field."""
-    shape: Shape | None = message.push or (message.response(status) if response else message.request)
-    layouts = shape.layouts if shape is not None else ()
+    layouts = _layouts(dialect, name, response, status)
     for layout in layouts:
         if wanted is not None:
             if layout.name == wanted:
@@ -120,5 +135,21 @@ def _layout(message: Message, response: bool, status: int, wanted: str | None, n
         elif names <= {field.name for field in (*layout.extras, *layout.value)}:
             return layout
     if wanted is not None or names:
-        raise ValueError(f"{message.dialect}/{message.name} has no form {wanted or sorted(names)}")
+        raise ValueError(f"{dialect}/{name} has no form {wanted or sorted(names)}")
     return None
+
+
+def _layouts(dialect: Dialect, name: str, response: bool, status: int) -> tuple[Layout, ...]:
+    message = _message(dialect, name)
+    shape = message.push or (message.response(status) if response else message.request)
+    return shape.layouts if shape is not None else ()
+
+
+@cache
+def _fixed_size(
+    dialect: Dialect, name: str, response: bool, status: int, wanted: str | None, names: frozenset[str]
+) -> int:
+    """Return the size of the header and of all declared fields."""
+    layout = _layout(dialect, name, response, status, wanted, names)
+    layout = layout or next(iter(_layouts(dialect, name, response, status)), None)
+    return registry.HEADER_SIZE + (layout.extras_size + size_of(layout.value) if layout is not None else 0)

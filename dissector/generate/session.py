@@ -1,20 +1,34 @@
-"""The verbs that scenarios are written in: open, ask for a stream, send a snapshot, acknowledge, close.
+"""The verbs that scenarios are written in: open, set parameters, ask for a stream, acknowledge, wait.
 
-Knows what a well-behaved producer and consumer of each era put into their messages; must not know rules or faults.
-A :class:`Session` writes into one conversation; a :class:`Stream` into the session it belongs to.
+Knows what a well-behaved producer and consumer of each era put into their messages, and when a consumer gives bytes
+back; must not know rules or faults. A :class:`Session` writes into one conversation; its streams write into it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from dissector.encode import pack_records
+from dissector.generate.bucket import Bucket
 from dissector.generate.conversation import CLIENT, SERVER
-from dissector.generate.frame import ALL_THAT_ARRIVED, STREAM_ID, Frame
-from dissector.leb128 import pack as leb128
+from dissector.generate.frame import ALL_THAT_ARRIVED, Frame
+from dissector.generate.stream import (
+    ACK,
+    CHECKPOINT,
+    DISK,
+    HISTORY,
+    MAY_DUPLICATE,
+    MEMORY,
+    REASON_CLOSED,
+    REASON_OK,
+    REASON_STATE,
+    ROLLBACK,
+    SUCCESS,
+    Stream,
+    pack_log,
+)
 from dissector.spec import enums
-from dissector.spec.fields import FAILOVER_ENTRY
 from dissector.spec.model import Dialect, Release
 
 if TYPE_CHECKING:
@@ -23,15 +37,38 @@ if TYPE_CHECKING:
 
     from dissector.generate.conversation import Conversation, Emission
 
+__all__ = [
+    "ACK",
+    "CHECKPOINT",
+    "DELETE_TIMES",
+    "DISK",
+    "DISK_ONLY",
+    "HISTORY",
+    "MAY_DUPLICATE",
+    "MEMORY",
+    "NO_END",
+    "PRODUCER",
+    "REASON_CLOSED",
+    "REASON_OK",
+    "REASON_STATE",
+    "ROLLBACK",
+    "SUCCESS",
+    "TAKEOVER",
+    "TO_LATEST",
+    "Session",
+    "Stream",
+    "pack_log",
+]
+
 NO_END = (1 << 64) - 1
-MEMORY, DISK, CHECKPOINT, ACK, HISTORY, MAY_DUPLICATE = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
 TAKEOVER, DISK_ONLY, TO_LATEST = 0x01, 0x02, 0x04
-REASON_OK, REASON_CLOSED, REASON_STATE = 0, 1, 2
-SUCCESS, ROLLBACK = 0x00, 0x23
 PRODUCER = enums.OPEN_FLAGS.bit("producer")
 DELETE_TIMES = enums.OPEN_FLAGS.bit("include_delete_times")
+SECOND = 1_000_000_000
 _ERA = Release(7)
-_FIRST_CAS = 0x16E0_0000_0000_0000  #: a hybrid clock in 2022
+_WINDOW = "connection_buffer_size"
+_ACK_SHARE = 5  #: a consumer gives bytes back when more than a fifth of the window has arrived
+_ACK_AFTER_NS = 5 * SECOND  #: or when nothing came for so long
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +85,16 @@ class Session:
     delete_times: bool = False
     next_opaque: int = 1
     next_noop: int = 10_000_001
-    cas: int = _FIRST_CAS
+    bucket: Bucket = field(default_factory=Bucket)
+    acking: bool = False  #: the consumer gives bytes back by itself, as servers do
+    behind: int = 0  #: how many of the consumer's last messages are still on their way to the producer
+    answering: bool = False  #: the consumer answers each message of a stream, as the early ones did
+    window: int = 0  #: the flow-control window that was agreed upon
+    outstanding: int = 0  #: bytes that the producer sent and did not get back
+    noop_interval_ns: int = 0
+    clock_ns: int = 0  #: time since the beginning of the conversation
+    last_noop_ns: int = 0
+    pending_ns: int = 0  #: how long it is silent before the next message
 
     @property
     def consumer(self) -> int:
@@ -64,19 +110,33 @@ class Session:
         """Make a frame of the session's dialect."""
         return Frame(self.dialect, name, **attributes)  # type: ignore[arg-type]
 
+    def send(self, side: int, frame: Frame, *, unheard: int = 0) -> Emission:
+        """Send a message; a consumer that acknowledges by itself does so when it is time."""
+        if side == self.producer:
+            unheard = unheard or self.behind
+        emission = self.talk.send(side, frame, unheard=unheard, pause_ns=self.pending_ns or None)
+        self.pending_ns = 0
+        self.clock_ns += emission.pause_ns
+        if side == self.producer and not frame.response and frame.message.flow is not None:
+            self.outstanding += frame.flow_bytes
+            if self.acking and self.window and self.outstanding * _ACK_SHARE > self.window:
+                self.ack()
+        return emission
+
     def ask(self, side: int, request: Frame, *, status: int = SUCCESS, answer: Frame | None = None) -> Emission:
         """Send a request and its answer; return the request."""
-        asked = self.talk.send(side, request)
+        asked = self.send(side, request)
         if answer is None:
             answer = self.frame(request.name, response=True, status=status)
         answer.opaque = request.opaque
-        self.talk.send(1 - side, answer)
+        self.send(1 - side, answer)
         return asked
 
     def hello(self, features: Sequence[int], agent: bytes = b"uprscope") -> Emission:
         """Ask for HELLO features; all are granted."""
         wanted = b"".join(feature.to_bytes(2, "big") for feature in features)
         self.collections = self.collections or enums.COLLECTIONS_FEATURE in features
+        self.talk.notes["collections"] = self.collections
         request = self.frame("hello", key=agent, value=wanted, opaque=self.opaque())
         return self.ask(CLIENT, request, answer=self.frame("hello", response=True, value=wanted))
 
@@ -96,27 +156,60 @@ class Session:
     def control(self, key: str, value: str, *, status: int = SUCCESS) -> Emission:
         """Set a parameter; the consumer's side does it."""
         request = self.frame("control", key=key.encode(), value=value.encode(), opaque=self.opaque())
-        return self.ask(self.consumer, request, status=status)
+        asked = self.ask(self.consumer, request, status=status)
+        if status == SUCCESS:
+            self.heed(key, value)
+        return asked
+
+    def heed(self, key: str, value: str) -> None:
+        """Do from now on what an accepted parameter says."""
+        if key == _WINDOW:
+            self.window = int(value)
+        elif key == "set_noop_interval":
+            self.noop_interval_ns = int(float(value) * SECOND)
+            self.last_noop_ns = self.clock_ns
 
     def ack(self, amount: int = ALL_THAT_ARRIVED, *, unheard: int = 0) -> Emission:
         """Give flow-control bytes back; the early dialect answers that."""
         early = self.dialect is Dialect.UPR
+        self.outstanding = 0 if amount == ALL_THAT_ARRIVED else max(0, self.outstanding - amount)
+        if amount == ALL_THAT_ARRIVED and unheard:
+            sent = (each.frame for each in reversed(self.talk.emissions) if each.side == self.producer)
+            self.outstanding = sum(frame.flow_bytes for frame in islice(sent, unheard))
         frame = self.frame("buffer_ack", fields={"buffer_bytes": amount}, opaque=self.opaque())
         if early:
             frame.layout = "count as value"
             return self.ask(self.consumer, frame)
-        return self.talk.send(self.consumer, frame, unheard=unheard)
+        return self.send(self.consumer, frame, unheard=unheard)
 
     def noop(self) -> Emission:
         """Send a no-op and its answer."""
         self.next_noop += 1
-        return self.ask(self.producer, self.frame("noop", opaque=(self.next_noop - 1).to_bytes(4, "little")))
+        asked = self.ask(self.producer, self.frame("noop", opaque=(self.next_noop - 1).to_bytes(4, "little")))
+        self.last_noop_ns = self.clock_ns
+        return asked
 
-    def failover_log(self, vbucket: int, log: Sequence[tuple[int, int]]) -> Emission:
+    def idle(self, seconds: float) -> None:
+        """Have nothing to say for a while: what arrived is acknowledged, and no-ops go on."""
+        until = self.clock_ns + int(seconds * SECOND)
+        if self.acking and self.window and self.outstanding and self.clock_ns + _ACK_AFTER_NS < until:
+            self.pending_ns = _ACK_AFTER_NS
+            self.ack()
+        while self.noop_interval_ns and self.last_noop_ns + self.noop_interval_ns <= until:
+            self.pending_ns = max(1, self.last_noop_ns + self.noop_interval_ns - self.clock_ns)
+            self.noop()
+        self.pending_ns = max(0, until - self.clock_ns)
+
+    def keep_alive(self) -> None:
+        """Send a no-op if it is time for one; data does not put it off."""
+        if self.noop_interval_ns and self.clock_ns - self.last_noop_ns >= self.noop_interval_ns:
+            self.noop()
+
+    def failover_log(self, vbucket: int, log: Sequence[tuple[int, int]] = ()) -> Emission:
         """Ask for a vbucket's failover log."""
         request = self.frame("get_failover_log", vbucket=vbucket, opaque=self.opaque())
-        answer = self.frame("get_failover_log", response=True, value=pack_log(log))
-        return self.ask(self.consumer, request, answer=answer)
+        value = pack_log(log or self.bucket.vbucket(vbucket).log)
+        return self.ask(self.consumer, request, answer=self.frame("get_failover_log", response=True, value=value))
 
     def request(
         self,
@@ -139,9 +232,12 @@ class Session:
             fields["high_seqno"] = high
         else:
             fields |= {"snap_start_seqno": low, "snap_end_seqno": high}
-        stream = Stream(self, vbucket, opaque or self.opaque(), start, end, stream_id, last=start, snap_end=low - 1)
-        frame = stream.frame("stream_request", fields=fields, value=value)
-        self.talk.send(self.consumer, frame, unheard=unheard)
+        stream = Stream(
+            self, vbucket, opaque or self.opaque(), start, end, stream_id, last=start, snap_end=low - 1, snap_start=low
+        )
+        # A request names its stream id in the value; framing extras come with what follows it.
+        frame = stream.frame("stream_request", fields=fields, value=value, framing=None)
+        self.send(self.consumer, frame, unheard=unheard)
         return stream
 
     def stream(
@@ -151,158 +247,3 @@ class Session:
         stream = self.request(vbucket, start, end, **how)  # type: ignore[arg-type]
         stream.accept(log)
         return stream
-
-
-@dataclass(slots=True, eq=False)
-class Stream:
-    """A vbucket's stream on a session."""
-
-    session: Session
-    vbucket: int
-    opaque: bytes
-    start: int
-    end_seqno: int
-    stream_id: int | None = None
-    last: int = 0  #: seqno of the last item
-    snap_end: int = 0  #: end of the last marker
-    versions: dict[bytes, int] = field(default_factory=dict)  #: rev seqno of each key
-
-    def frame(self, name: str, **attributes: object) -> Frame:
-        """Make a frame of this stream."""
-        framing = None if self.stream_id is None else [(STREAM_ID, self.stream_id.to_bytes(2, "big"))]
-        return self.session.frame(
-            name, **{"vbucket": self.vbucket, "opaque": self.opaque, "framing": framing, **attributes}
-        )
-
-    def produce(self, name: str, **attributes: object) -> Emission:
-        """Send a message of the producer's."""
-        return self.session.talk.send(self.session.producer, self.frame(name, **attributes))
-
-    def _answer(self, name: str, **attributes: object) -> Emission:
-        frame = self.session.frame(name, response=True, opaque=self.opaque, **attributes)
-        return self.session.talk.send(self.session.producer, frame)
-
-    def accept(self, log: Sequence[tuple[int, int]] = ()) -> Emission:
-        """Answer the request with success and a failover log."""
-        known = log or ((0xF00D_0000_0000_0000 + self.vbucket, 0),)
-        return self._answer("stream_request", value=pack_log(known))
-
-    def refuse(self, status: int, text: bytes = b"") -> Emission:
-        """Answer the request with an error."""
-        return self._answer("stream_request", status=status, value=text)
-
-    def roll_back(self, seqno: int) -> Emission:
-        """Answer the request with a rollback."""
-        return self._answer("stream_request", status=ROLLBACK, fields={"rollback_seqno": seqno})
-
-    def marker(self, start: int, end: int, flags: int = MEMORY, **more: int) -> Emission:
-        """Announce a snapshot; ``more`` are fields of the later forms, such as ``max_visible_seqno``."""
-        self.snap_end = end
-        fields = {} if self.session.dialect is Dialect.UPR else {"snap_start_seqno": start, "snap_end_seqno": end}
-        if fields:
-            fields |= {"snapshot_type": flags, **more}
-        return self.produce("snapshot_marker", fields=fields)
-
-    def key(self, name: bytes, collection: int = 0) -> bytes:
-        """Return a key as it is on this session's wire."""
-        return leb128(collection) + name if self.session.collections else name
-
-    def _item(
-        self, name: str, seqno: int, key: bytes, collection: int, own: dict[str, int], **attributes: object
-    ) -> Emission:
-        self.last = seqno
-        wire_key = self.key(key, collection)
-        revised = self.versions.get(wire_key, 0) + 1
-        self.versions[wire_key] = revised
-        self.session.cas += 0x10000
-        fields = {"by_seqno": seqno, "rev_seqno": revised, **own}
-        attributes.setdefault("cas", self.session.cas)
-        return self.produce(name, fields=fields, key=wire_key, **attributes)
-
-    def mutation(
-        self, seqno: int, key: bytes, value: bytes = b"{}", *, collection: int = 0, datatype: int = 0, **own: int
-    ) -> Emission:
-        """Send a mutation."""
-        return self._item("mutation", seqno, key, collection, own, value=value, datatype=datatype)
-
-    def deletion(
-        self, seqno: int, key: bytes, *, collection: int = 0, value: bytes = b"", datatype: int = 0, **own: int
-    ) -> Emission:
-        """Send a deletion: 21 bytes of extras where delete times were agreed upon, or collections."""
-        if self.session.delete_times or self.session.collections:
-            own = {"delete_time": 1_660_000_000, **own}
-        return self._item("deletion", seqno, key, collection, own, value=value, datatype=datatype)
-
-    def expiration(self, seqno: int, key: bytes, *, collection: int = 0, **own: int) -> Emission:
-        """Send an expiration."""
-        if self.session.delete_times or self.session.collections:
-            own = {"delete_time": 1_660_000_000, **own}
-        return self._item("expiration", seqno, key, collection, own)
-
-    def prepare(self, seqno: int, key: bytes, value: bytes = b"{}", *, collection: int = 0, **own: int) -> Emission:
-        """Send a prepare."""
-        return self._item("prepare", seqno, key, collection, {"durability_level": 1, **own}, value=value)
-
-    def complete(self, name: str, seqno: int, prepared: int, key: bytes, *, collection: int = 0) -> Emission:
-        """Send a ``commit`` or an ``abort``."""
-        self.last = seqno
-        fields = {"prepared_seqno": prepared, f"{name}_seqno": seqno}
-        return self.produce(name, fields=fields, key=self.key(key, collection))
-
-    def advance(self, seqno: int) -> Emission:
-        """Send a seqno advanced."""
-        self.last = seqno
-        return self.produce("seqno_advanced", fields={"by_seqno": seqno})
-
-    def event(self, seqno: int, event: int, version: int = 0, key: bytes = b"", value: bytes = b"") -> Emission:
-        """Send a system event."""
-        self.last = seqno
-        fields = {"by_seqno": seqno, "event": event, "event_version": version}
-        return self.produce("system_event", fields=fields, key=key, value=value)
-
-    def bracket(self, flags: int) -> Emission:
-        """Begin (1) or end (2) an out-of-order snapshot."""
-        return self.produce("oso_snapshot", fields={"oso_flags": flags})
-
-    def acknowledge(self, seqno: int, *, unheard: int = 0) -> Emission:
-        """Tell the producer which prepares are on this replica."""
-        frame = self.frame("seqno_acknowledged", fields={"prepared_seqno": seqno})
-        return self.session.talk.send(self.session.consumer, frame, unheard=unheard)
-
-    def state(self, state: int) -> Emission:
-        """Set the vbucket's state on the other side, and have it confirmed."""
-        return self.session.ask(self.session.producer, self.frame("set_vbucket_state", fields={"vbucket_state": state}))
-
-    def confirm_marker(self) -> Emission:
-        """Confirm a marker that asked for it."""
-        frame = self.session.frame("snapshot_marker", response=True, opaque=self.opaque)
-        return self.session.talk.send(self.session.consumer, frame)
-
-    def close(self, *, unheard: int = 0, status: int = SUCCESS) -> Emission:
-        """Close the stream, as the consumer."""
-        asked = self.session.talk.send(self.session.consumer, self.frame("close_stream"), unheard=unheard)
-        self._answer("close_stream", status=status)
-        return asked
-
-    def end(self, reason: int = REASON_OK) -> Emission:
-        """End the stream, as the producer."""
-        return self.produce("stream_end", fields={"end_reason": reason})
-
-    def snapshot(
-        self,
-        first: int,
-        last: int,
-        flags: int = MEMORY,
-        *,
-        start: int | None = None,
-        prefix: bytes = b"key",
-        **more: int,
-    ) -> list[Emission]:
-        """Send a marker and one mutation for each seqno; return all of them."""
-        sent = [self.marker(first if start is None else start, last, flags, **more)]
-        return sent + [self.mutation(seqno, b"%s-%d" % (prefix, seqno)) for seqno in range(first, last + 1)]
-
-
-def pack_log(log: Sequence[tuple[int, int]]) -> bytes:
-    """Write a failover log."""
-    return pack_records(FAILOVER_ENTRY, [{"vbucket_uuid": uuid, "seqno": seqno} for uuid, seqno in log])

@@ -1,0 +1,151 @@
+"""Changes to a conversation that leave the rest of it consistent: inserting, removing and answering messages.
+
+Knows that what a side has heard never shrinks (TCP acknowledges everything up to a byte), so that a message put between
+others moves what those had not heard yet. Must not know rules.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from dissector.generate.conversation import LATENCY_NS, STEP_NS, Emission
+from dissector.message import Header
+from dissector.spec import registry
+from dissector.spec.model import Dialect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dissector.generate.conversation import Conversation
+    from dissector.generate.frame import Frame
+    from dissector.generate.scenario import Script
+
+XATTR_FEATURE = 0x06  #: of HELLO, since 5.0
+_VBUCKETS = registry.DEFAULT_VBUCKETS
+
+
+def find(script: Script, wanted: Callable[[Conversation, Emission], bool]) -> tuple[Conversation, Emission]:
+    """Return the first message from the place on that is wanted, with its conversation known to the question."""
+    owners = {id(emission): talk for talk, emission in script.all()}
+    return script.find(lambda emission: wanted(owners[id(emission)], emission))
+
+
+def untouched(emission: Emission, *names: str, response: bool = False) -> bool:
+    """Tell whether a message has one of these names, and no fault has been at its bytes.
+
+    The draft is left out: its messages share names with later ones, and little else.
+    """
+    frame = emission.frame
+    fits = frame.name in names and frame.response is response and frame.dialect is not Dialect.DRAFT
+    return fits and frame.raw is None and not frame.header
+
+
+def heard(talk: Conversation, emission: Emission) -> int:
+    """Return how many of the other side's messages had arrived when this one was sent."""
+    before = talk.emissions[: talk.place(emission)]
+    return sum(each.side != emission.side for each in before) - emission.unheard
+
+
+def put(talk: Conversation, at: int, side: int, frame: Frame, *, pause_ns: int | None = None) -> Emission:
+    """Say something before the message at a place, having heard what can have been heard by then."""
+    emissions = talk.emissions
+    known = sum(each.side != side for each in emissions[:at])
+    later = next((each for each in emissions[at:] if each.side == side), None)
+    unheard = 0 if later is None else max(0, known - heard(talk, later))
+    own = sum(each.side == side for each in emissions[:at])
+    for each in emissions[at:]:
+        # What had not heard the messages around it has not heard it either, until something has.
+        if each.side != side:
+            if not each.unheard or heard(talk, each) > own:
+                break
+            each.unheard += 1
+    if pause_ns is None:
+        pause_ns = LATENCY_NS if at and emissions[at - 1].side != side and not unheard else STEP_NS
+    fresh = Emission(side, frame, unheard, pause_ns)
+    emissions.insert(at, fresh)
+    return fresh
+
+
+def put_before(talk: Conversation, anchor: Emission, side: int, frame: Frame) -> Emission:
+    """Say something before a message; a silence before that message stays where it was, before both."""
+    fresh = put(talk, talk.place(anchor), side, frame)
+    fresh.pause_ns, anchor.pause_ns = anchor.pause_ns, STEP_NS if anchor.side == side else LATENCY_NS
+    return fresh
+
+
+def put_after(talk: Conversation, anchor: Emission, side: int, frame: Frame) -> Emission:
+    """Say something behind a message."""
+    return put(talk, talk.place(anchor) + 1, side, frame)
+
+
+def take_out(talk: Conversation, emission: Emission) -> None:
+    """Leave a message unsaid; the one behind it keeps its time."""
+    at = talk.place(emission)
+    own = sum(each.side == emission.side for each in talk.emissions[:at])
+    for each in talk.emissions[at + 1 :]:
+        if each.side != emission.side and each.unheard and heard(talk, each) <= own:
+            each.unheard -= 1
+    if at + 1 < len(talk.emissions):
+        talk.emissions[at + 1].pause_ns += emission.pause_ns
+    del talk.emissions[at]
+
+
+def answer(talk: Conversation, asked: Emission, frame: Frame) -> Emission:
+    """Answer a message as soon as the other side can have heard it, behind what it sent before it had."""
+    at = talk.place(asked) + 1
+    side = 1 - asked.side
+    needed = sum(each.side == asked.side for each in talk.emissions[:at])
+    for index in range(at, len(talk.emissions)):
+        each = talk.emissions[index]
+        if each.side == side:
+            if heard(talk, each) >= needed:
+                break
+            at = index + 1
+    return put(talk, at, side, frame)
+
+
+def fresh_opaque(script: Script, talk: Conversation) -> bytes:
+    """Return an opaque that nothing on the connection has, not even byte-reversed."""
+    taken = {opaque for each in talk for opaque in (each.frame.opaque, each.frame.opaque[::-1])}
+    while True:
+        opaque = script.chance.randbytes(4)
+        if opaque not in taken and opaque != opaque[::-1]:
+            return opaque
+
+
+def fresh_vbucket(script: Script) -> int:
+    """Return the highest vbucket that no message is about."""
+    taken = {each.frame.vbucket for _, each in script.all()}
+    return next(number for number in range(_VBUCKETS - 1, -1, -1) if number not in taken)
+
+
+def granted(talk: Conversation) -> set[int]:
+    """Return the features that HELLO granted, which comes before the open."""
+    begin = takewhile(lambda each: each.frame.name != "open", talk)
+    values = [each.frame.value for each in begin if each.frame.name == "hello" and each.frame.response]
+    return {int.from_bytes(value[at : at + 2], "big") for value in values for at in range(0, len(value), 2)}
+
+
+def with_parts(frame: Frame, *, framing: bytes = b"", extras: bytes | None = None) -> bytes:
+    """Return a frame's bytes with more framing extras, or other extras, in a header that counts them."""
+    data = frame.encode()
+    head = Header.parse(data)
+    body = data[registry.HEADER_SIZE :]
+    block, rest = body[: head.framing_length], body[head.framing_length :]
+    old, rest = rest[: head.extras_length], rest[head.extras_length :]
+    extras = old if extras is None else extras
+    changed = head._replace(
+        key_word=head.key_word + (len(framing) << 8),
+        extras_length=len(extras),
+        body_length=len(block) + len(framing) + len(extras) + len(rest),
+    )
+    return changed.pack() + block + framing + extras + rest
+
+
+def extras_of(frame: Frame) -> bytes:
+    """Return a frame's extras."""
+    data = frame.encode()
+    head = Header.parse(data)
+    start = registry.HEADER_SIZE + head.framing_length
+    return data[start : start + head.extras_length]

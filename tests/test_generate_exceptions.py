@@ -1,0 +1,186 @@
+"""Every exception of the rules on framing, opaques, snapshots, seqnos and flow control has a scenario that shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dissector.generate.scenarios import SCENARIOS, scenario
+
+NETWORK = "made of any scenario by the network: loss, late begin, truncation"
+FOREVER = "nothing on the wire tells it apart from a violation"
+#: Every exception of the rules on framing, opaques, snapshots, seqnos and flow control: rule, exception, and the
+#: scenarios that have it; or, in one word or more, why there is none.
+EXCEPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("FRM-01", "gap or mid-stream start", NETWORK),
+    ("FRM-01", "7.0.5 leaves the framing length out", "framed-deletions"),
+    ("FRM-02", "other protocols on the port, TLS", "other-protocols"),
+    ("FRM-03", "responses with another status than success", "error-replies relay-refused"),
+    ("FRM-04", "the key of a system event is optional", "system-events collections"),
+    ("FRM-05", "deletion values since 5.0 (E-35)", "deletion-values modern"),
+    ("FRM-05", "error responses", "error-replies"),
+    ("FRM-06", "deletion datatypes 2, 5, 7", "deletion-values"),
+    ("FRM-06", "JSON on open", "open-with-json"),
+    ("FRM-07", "examples in documents", FOREVER),
+    ("FRM-07", "servers before 4.5", "old-cas"),
+    ("FRM-08", "newer server than the tool", "newer-server"),
+    ("FRM-09", "HELLO not captured", "missing-hello"),
+    ("FRM-10", "open flag 0x40", "kept-datatype"),
+    ("FRM-10", "truncated capture", NETWORK),
+    ("FRM-11", "none", "none"),
+    ("FRM-12", "4.x with enable_ext_metadata", "ext-metadata"),
+    ("FRM-13", "event 2 of 5.0 to 7.1", "system-events"),
+    ("FRM-14", "none", "none"),
+    ("FRM-15", "test clusters", "test-cluster"),
+    ("OPQ-01", "gap or mid-stream start", NETWORK),
+    ("OPQ-01", "error replies to data pair many to one", "error-replies relay-close-in-flight"),
+    ("OPQ-01", "marker and state replies have the stream opaque", "takeover takeover-3x"),
+    ("OPQ-01", "a reply to a stream end is tolerated", "answered-end"),
+    ("OPQ-01", "proxied twins, and a leg alone", "relay consumer-leg"),
+    ("OPQ-02", "connection closed meanwhile", "closed-meanwhile takeover-lost"),
+    ("OPQ-02", "add stream waits for rollback", "relay-rollback"),
+    ("OPQ-02", "stream request behind backfill memory", "slow-answers"),
+    ("OPQ-03", "test tools", FOREVER),
+    ("OPQ-03", "a reply to a stream end is tolerated", "answered-end"),
+    ("OPQ-03", "early upr answers everything", "early-upr early-upr-window"),
+    ("OPQ-04", "frames of the previous instance behind a new request", "reopened-in-flight"),
+    ("OPQ-05", "failure carries 0, or no extras", "relay-refused"),
+    ("OPQ-05", "several requests with one opaque after a rollback", "relay-rollback"),
+    ("OPQ-05", "answer behind the first items, opaque reversed", "relay consumer-leg"),
+    ("OPQ-06", "none", "none"),
+    ("OPQ-07", "status 0x02 is the right answer", "error-replies"),
+    ("OPQ-07", "live streams may share an opaque", "shared-opaque"),
+    ("OPQ-08", "(n << 16 | vbucket)", "gomemcached"),
+    ("OPQ-08", "the vbucket id as opaque", "vbucket-opaques"),
+    ("OPQ-08", "live streams may share an opaque", "shared-opaque"),
+    ("OPQ-09", "with the parameter data until the stream end", "close-in-flight"),
+    ("OPQ-09", "stragglers without the parameter, by the document", FOREVER),
+    ("OPQ-09", "data behind the close on the consumer leg", "relay-close-in-flight"),
+    ("OPQ-09", "before 5.5 nothing follows", "basic shared-opaque"),
+    ("OPQ-10", "disconnect", "closed-meanwhile"),
+    ("OPQ-10", "close without the parameter", "close-resume shared-opaque"),
+    ("OPQ-11", "in flight around a close", "error-replies relay-close-in-flight"),
+    ("OPQ-11", "early upr", "early-upr"),
+    ("OPQ-12", "the same opaque after a rollback", "rollback relay-rollback"),
+    ("OPQ-12", "the opaque of an ended stream", "shared-opaque"),
+    ("SNP-01", "gap or mid-stream start", NETWORK),
+    ("SNP-01", "cache transfer", "cache-transfer cache-transfer-only"),
+    ("SNP-01", "out-of-order snapshot", "oso"),
+    ("SNP-01", "upr: marker behind its items", "early-upr early-upr-window"),
+    ("SNP-02", "out-of-order snapshot", "oso"),
+    ("SNP-02", "cache transfer", "cache-transfer cache-transfer-only"),
+    ("SNP-02", "stream end and state have no seqno", "takeover"),
+    ("SNP-02", "upr: no range", "early-upr early-upr-window"),
+    ("SNP-03", "none", "none"),
+    ("SNP-04", "replica source", "replica-source"),
+    ("SNP-04", "history repeats the end", "history"),
+    ("SNP-04", "start at the first item, or at the checkpoint", "dedup collections"),
+    ("SNP-04", "first marker behind an out-of-order snapshot", "oso"),
+    ("SNP-05", "may contain duplicates", "history"),
+    ("SNP-05", "replica source", "replica-source"),
+    ("SNP-05", "out-of-order snapshot", "oso"),
+    (
+        "SNP-05",
+        "prepares have their own name space; on disk a mutation replaces the commit",
+        "sync-writes disk-prepares",
+    ),
+    ("SNP-05", "upr: between two markers", "early-upr"),
+    ("SNP-06", "filtered streams stop short", "filtered-without-advance"),
+    ("SNP-06", "filtered streams with seqno advanced", "collections"),
+    ("SNP-06", "history", "history"),
+    ("SNP-06", "another reason than 0", "ends-early close-in-flight"),
+    ("SNP-06", "closed, or disconnected", "close-resume closed-meanwhile resume-inside-snapshot reopened-in-flight"),
+    ("SNP-06", "end seqno inside a snapshot", "end-inside-snapshot"),
+    ("SNP-06", "replica source", "replica-source"),
+    ("SNP-07", "from latest", "from-latest"),
+    ("SNP-07", "cache transfer", "cache-transfer"),
+    ("SNP-07", "resume: reaches back to the requested snapshot start", "resume-inside-snapshot close-resume"),
+    ("SNP-07", "first marker behind an out-of-order snapshot", "oso"),
+    ("SNP-08", "mid 2014: 0 memory, 1 disk", "mid-2014"),
+    ("SNP-08", "7.x disk markers have flags 6", "modern"),
+    ("SNP-09", "high prepared seqno below the start", "marker-v22"),
+    ("SNP-09", "high completed seqno 0; max visible below the start", "prepares-only sync-writes"),
+    ("SNP-10", "connection loss", "takeover-lost"),
+    ("SNP-11", "gap or mid-stream start", NETWORK),
+    ("SNP-12", "filtered before 7.0", "filtered-without-advance"),
+    ("SNP-13", "older producers", "basic"),
+    ("SNP-14", "gap or mid-stream start", NETWORK),
+    ("SEQ-01", "out-of-order snapshot", "oso"),
+    ("SEQ-01", "cache transfer", "cache-transfer"),
+    ("SEQ-01", "rollback between instances", "rollback"),
+    ("SEQ-01", "asked for again", "reopened-in-flight"),
+    ("SEQ-02", "from latest", "from-latest"),
+    ("SEQ-02", "cache transfer", "cache-transfer"),
+    ("SEQ-02", "beyond the end, inside the snapshot", "past-end-seqno"),
+    ("SEQ-03", "to latest", "to-latest"),
+    ("SEQ-03", "disk only", "disk-only"),
+    ("SEQ-03", "takeover", "takeover takeover-3x"),
+    ("SEQ-03", "high seqno below the end keeps it open", "waits-for-end"),
+    ("SEQ-03", "cache transfer alone", "cache-transfer-only"),
+    ("SEQ-03", "the snapshot that holds the end is finished", "past-end-seqno"),
+    ("SEQ-03", "another reason than 0", "ends-early"),
+    ("SEQ-04", "writes with metadata", "with-meta"),
+    ("SEQ-04", "prepare and what it became", "disk-prepares sync-writes"),
+    ("SEQ-04", "purged tombstone", "purged-tombstone"),
+    ("SEQ-05", "prepare and what it became", "disk-prepares sync-writes"),
+    ("SEQ-05", "writes with metadata", "with-meta"),
+    ("SEQ-05", "no clock before 4.0", "old-cas"),
+    ("SEQ-06", "test data", FOREVER),
+    ("SEQ-06", "no clock before 4.0", "old-cas"),
+    ("SEQ-07", "none", "none"),
+    ("SEQ-08", "prepare before the stream", "duplicate-prepare acknowledged-again"),
+    ("SEQ-08", "prepare replaced in a disk snapshot", "disk-prepares"),
+    ("SEQ-08", "abort without its prepare from disk", "disk-prepares sync-writes"),
+    ("SEQ-09", "duplicate-prepare window", "duplicate-prepare"),
+    ("SEQ-09", "mutation instead of commit from disk", "disk-prepares"),
+    ("SEQ-10", "again after reconnect", "acknowledged-again"),
+    (
+        "SEQ-10",
+        "end of a disk snapshot",
+        "sync-writes prepares-only takeover marker-v22 duplicate-prepare disk-prepares",
+    ),
+    ("SEQ-11", "periodic advances", "filter-advance"),
+    ("SEQ-12", "dedup", "dedup"),
+    ("SEQ-12", "filter", "collections modern filter-advance filtered-without-advance"),
+    ("FLC-01", "gap or mid-stream start", NETWORK),
+    ("FLC-01", "up to 4.1 counting starts with the window", "late-window-3x"),
+    ("FLC-01", "later bytes sent before it count", "late-window"),
+    ("FLC-01", "prepare + 2", "sync-writes large-documents"),
+    ("FLC-01", "only what arrived", "ack-in-flight"),
+    ("FLC-01", "early upr", "early-upr-window"),
+    ("FLC-02", "acks on their way", "ack-in-flight"),
+    ("FLC-02", "lowered or grown meanwhile", "window-resize flow-control"),
+    ("FLC-02", "size 0", "window-off"),
+    ("FLC-02", "up to 4.1 counting starts with the window", "late-window-3x"),
+    ("FLC-02", "overshoot by one message", "flow-control large-documents"),
+    ("FLC-02", "early upr", "early-upr-window"),
+    ("FLC-03", "nothing to send", "idle-window waits-for-end"),
+    ("FLC-04", "acks at a threshold only", "gomemcached idle-window"),
+    ("FLC-04", "refused items are given back", "relay-close-in-flight"),
+    ("FLC-04", "items dropped silently or refused with EINVAL are not", FOREVER),
+    ("FLC-04", "counted anew", "late-window-3x window-off"),
+    ("FLC-05", "none", "none"),
+    ("FLC-06", "gap or mid-stream start", NETWORK),
+    ("FLC-07", "legal", "odd-acks"),
+    ("FLC-08", "no-ops do not count", "basic"),
+    ("FLC-09", "batches", "odd-acks idle-window"),
+)
+GROUPS = {"FRM": 15, "OPQ": 12, "SNP": 14, "SEQ": 12, "FLC": 9}
+
+
+@pytest.mark.parametrize(
+    ("rule", "exception", "where"), EXCEPTIONS, ids=[f"{each[0]} {each[1]}" for each in EXCEPTIONS]
+)
+def test_every_exception_has_its_scenario(rule: str, exception: str, where: str) -> None:
+    if where in {NETWORK, FOREVER, "none"}:
+        assert (where == "none") == (exception == "none")
+        return
+    for name in where.split():
+        assert rule in dict(scenario(name).excuses), f"{name} does not excuse {rule}: {exception}"
+
+
+def test_every_rule_and_every_excuse_is_in_the_table() -> None:
+    rules = {f"{group}-{number:02}" for group, count in GROUPS.items() for number in range(1, count + 1)}
+    assert {rule for rule, _, _ in EXCEPTIONS} == rules
+    listed = {(rule, name) for rule, _, where in EXCEPTIONS for name in where.split()}
+    excused = {(rule, each.name) for each in SCENARIOS for rule, _ in each.excuses if rule in rules}
+    assert excused <= listed
