@@ -1,10 +1,10 @@
 # Every command a developer needs. Asks for GNU make 3.81, Python 3.11, pip and git; everything else goes into .venv.
 
-.PHONY: help demo test lint types unit sweep docs clean FORCE
+.PHONY: help demo test lint types unit sweep docs captures clean FORCE
 .NOTPARALLEL:
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
 
 # The first Python that is new enough. A version manager's shim may exist and not run, so each is asked, not looked up.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -90,6 +90,10 @@ sweep: $(DEV) ## run pytest with every search at full depth (long); ARGS as for 
 	@UPRSCOPE_SWEEP=full $(RUN) pytest -n auto --timeout 7200 $(ARGS)
 
 docs: $(DEV) ## write the files derived from the protocol's declarations anew
+	@.venv/bin/python -m dissector.codegen
+
+captures: $(DEV) ## make the synthetic captures and their index anew
+	@$(RUN) dissector.generate.library
 	@.venv/bin/python -m dissector.codegen
 
 clean: ## remove .venv, caches and build products

@@ -313,7 +313,7 @@ def test_first_python_that_runs_and_is_new_enough_is_chosen(checkout: Path, tmp_
 def test_make_alone_lists_every_target(checkout: Path) -> None:
     listed = subprocess.run(["make"], cwd=checkout, capture_output=True, text=True, check=True).stdout.splitlines()
     targets = {line.split()[1] for line in listed}
-    assert targets == {"help", "demo", "test", "lint", "types", "unit", "sweep", "docs", "clean"}
+    assert targets == {"help", "demo", "test", "lint", "types", "unit", "sweep", "docs", "captures", "clean"}
 
 
 # tests/ensure-tshark, .ci/run

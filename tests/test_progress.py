@@ -103,6 +103,14 @@ def test_what_was_lost_is_said_behind_the_bar(tmp_path: Path) -> None:
     assert err.index("━") < err.index("the file ends")
 
 
+def test_a_long_writing_shows_a_bar(tmp_path: Path) -> None:
+    words = ("generate", "bulk", "--frames", "3000", "-o", str(tmp_path / "big.pcap"))
+    status, out, err = run("1", *words, terminals=(False, True))
+    assert (status, out) == (0, "")
+    assert "━" in err
+    assert run("unchanged", *words, terminals=(False, True)) == (0, "", "")
+
+
 # ------------------------------------------------------------------------------------------------------- the bar alone
 
 ROWS = "row\n" * 4

@@ -146,6 +146,8 @@ def _values(command: str, action: argparse.Action) -> Values:
         from dissector.frames import SCHEMA  # noqa: PLC0415 - brings pyarrow along
 
         return Values(Kind.LIST, tuple(SCHEMA.names))
+    if (command, action.dest) in {("generate", "scenario"), ("generate", "breaks")}:
+        return Values(Kind.WORDS, tuple(_scenarios() if action.dest == "scenario" else _faults()))
     by_metavar = {"CAPTURE": Kind.FILES, "FILE": Kind.FILES, "THING": Kind.THINGS}
     return Values(by_metavar.get(str(action.metavar), Kind.NOTHING))
 
@@ -158,6 +160,20 @@ def things() -> list[str]:
     for thing in catalogue.things():
         names += [thing.name, *thing.aliases]
     return [name for name in dict.fromkeys(names) if _PLAIN.match(name)]
+
+
+def _scenarios() -> Iterator[str]:
+    from dissector.generate import bulk, scenarios  # noqa: PLC0415 - brings numpy along
+
+    yield from (each.name for each in scenarios.SCENARIOS)
+    yield bulk.NAME
+
+
+def _faults() -> Iterator[str]:
+    from dissector.generate.faults import FAULTS  # noqa: PLC0415
+
+    names = (f"{each.rule}/{each.variant}" if each.variant else each.rule for each in FAULTS)
+    yield from (name for name in dict.fromkeys(names) if _PLAIN.match(name))
 
 
 def _folded(words: Sequence[str], indent: str) -> Iterator[str]:
