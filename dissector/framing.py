@@ -224,10 +224,13 @@ class Framer:
         """Tell whether a packet's first bytes are the header of a frame that the gap behind it cut.
 
         Where a snap length leaves little more than headers there is nothing to confirm one with; but a strictly legal
-        header right at the start of a packet is no accident.
+        header right at the start of a packet is no accident. Flexible magics are believed only where something
+        confirms them: they are small numbers, and the seqnos in a packet that starts in the middle of a frame are too.
         """
         at_packet_start = bool(self.marks) and self.marks[0].offset == self.position
-        if not at_packet_start or len(self.buffer) < HEADER_SIZE or not headers.is_legal(self.buffer):
+        if not at_packet_start or len(self.buffer) < HEADER_SIZE or self.buffer[0] not in headers.PLAIN_MAGICS:
+            return False
+        if not headers.is_legal(self.buffer):
             return False
         return headers.frame_length(self.buffer) > len(self.buffer)
 

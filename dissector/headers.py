@@ -26,6 +26,7 @@ _TOP_BODY_BYTE = registry.MAX_BODY >> 24
 _TOP_VBUCKET_BYTE = (registry.DEFAULT_VBUCKETS - 1) >> 8
 _KNOWN_STATUSES = frozenset(member.value for member in enums.STATUSES.members)
 MAGICS = frozenset(registry.MAGICS)
+PLAIN_MAGICS = MAGICS - _FLEXIBLE - _PUSHES
 #: Larger keys are refused by every server.
 _MAX_KEY = registry.MAX_KEY
 
