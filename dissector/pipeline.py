@@ -5,6 +5,7 @@ Same interface and same rows as :mod:`dissector.reference`, for any chunk size.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dissector.capture import CaptureReader, order_by_time
@@ -47,8 +48,8 @@ class FrameReader:
         self._connections = self._fresh()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch, _ in self.tables():
-            yield batch
+        # No loop: its variables would keep a batch and its bytes in memory while the next ones are made.
+        return map(itemgetter(0), self.tables())
 
     def tables(self) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         """Yield each batch of rows together with the bytes of its frames."""

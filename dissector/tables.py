@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
 
 #: Zero bytes behind the last frame, so that headers and extras can be gathered without a look at the end.
-SLACK = bytes(512)
+SLACK_BYTES = 512
 NOTHING_ACKED = -1
 
 
@@ -24,7 +24,7 @@ NOTHING_ACKED = -1
 class FrameTable:
     """The frames of one block in the order they were complete, as columns over one buffer."""
 
-    stream: bytes
+    stream: memoryview
     """Bytes of all frames, and some more at the end."""
     connections: list[Connection]
     connection: Longs
@@ -46,6 +46,8 @@ class FrameTable:
     skipped: Longs
     released: Longs
     """The packet whose arrival completed each frame, or everything before it."""
+    rank: Longs
+    """Place of each frame among all when they are sorted by their position."""
 
     def __len__(self) -> int:
         return len(self.position)
@@ -53,7 +55,7 @@ class FrameTable:
     def data(self, index: int) -> bytes:
         """Return the bytes of a frame that are there."""
         start = int(self.position[index])
-        return self.stream[start : start + int(self.available[index])]
+        return bytes(self.stream[start : start + int(self.available[index])])
 
 
 def join(first: FrameTable, second: FrameTable) -> FrameTable:
@@ -67,7 +69,7 @@ def join(first: FrameTable, second: FrameTable) -> FrameTable:
         return np.concatenate((one, other))
 
     whole = FrameTable(
-        stream=first.stream + second.stream,
+        stream=memoryview(b"".join((first.stream, second.stream))),
         connections=first.connections + second.connections,
         connection=both(first.connection, second.connection + len(first.connections)),
         side=both(first.side, second.side),
@@ -82,6 +84,7 @@ def join(first: FrameTable, second: FrameTable) -> FrameTable:
         gap=both(first.gap, second.gap),
         skipped=both(first.skipped, second.skipped),
         released=released,
+        rank=both(first.rank, second.rank + len(first)),
     )
     return _ordered(whole, order)
 
@@ -103,6 +106,7 @@ def _ordered(table: FrameTable, order: Longs) -> FrameTable:
         gap=table.gap[order],
         skipped=table.skipped[order],
         released=table.released[order],
+        rank=table.rank[order],
     )
 
 
@@ -129,7 +133,7 @@ def table_of(frames: list[tuple[int, Connection, int, RawFrame]]) -> FrameTable:
     )
     columns = rows.reshape(len(frames), 11).T
     return FrameTable(
-        stream=b"".join([*(frame.data for _, _, _, frame in frames), SLACK]),
+        stream=memoryview(b"".join([*(frame.data for _, _, _, frame in frames), bytes(SLACK_BYTES)])),
         connections=[connection for _, connection, _, _ in frames],
         connection=np.arange(len(frames)),
         side=columns[1],
@@ -144,4 +148,5 @@ def table_of(frames: list[tuple[int, Connection, int, RawFrame]]) -> FrameTable:
         gap=columns[9],
         skipped=columns[10],
         released=columns[0],
+        rank=np.arange(len(frames)),
     )

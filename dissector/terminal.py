@@ -28,10 +28,14 @@ _ASCII = str.maketrans(
         **dict.fromkeys("┌┬┐├┼┤└┴┘╵╷╶╴", "+"),
         **dict.fromkeys("─", "-"),
         **dict.fromkeys("│", "|"),
-        **dict.fromkeys("·", "*"),
+        **dict.fromkeys("·•", "*"),
         "→": "->",
         "…": "...",
         "≤": "<=",
+        "≥": ">=",
+        "≠": "!=",
+        "⋮": ":",
+        "▶": ">",
     }
 )
 

@@ -236,13 +236,14 @@ def _collect(
     view: memoryview, offset: int, end: int, header_bytes: int, length: struct.Struct
 ) -> tuple[list[int], int]:
     """Walk from record to record; return where the whole ones start, and where the walk stopped."""
+    lengths = view[8:]  # so that a record's start is where its captured length is read
     offsets: list[int] = []
     append, unpack = offsets.append, length.unpack_from
     last = end - header_bytes
     while offset <= last:
-        following = offset + header_bytes + unpack(view, offset + 8)[0]
-        if following > end:
-            break
         append(offset)
-        offset = following
+        (size,) = unpack(lengths, offset)
+        offset += size + header_bytes
+    if offset > end:
+        offset = offsets.pop()  # it is not there whole
     return offsets, offset

@@ -114,9 +114,10 @@ class Window:
 
 def gather(buffer: Bytes, offsets: Longs, layout: np.dtype[Any]) -> npt.NDArray[Any]:
     """Read one structure at each offset."""
-    # Rows of bytes that overlap: what sliding_window_view makes, without the 40 us it takes to do so.
-    rows: Bytes = np.ndarray((len(buffer) - layout.itemsize + 1, layout.itemsize), np.uint8, buffer, 0, (1, 1))
-    return rows[offsets].reshape(-1).view(layout)
+    # Opaque items that overlap: numpy copies each in one piece, several times as fast as rows of single bytes.
+    size = layout.itemsize
+    items: npt.NDArray[Any] = np.ndarray((len(buffer) - size + 1,), np.dtype((np.void, size)), buffer, 0, (1,))
+    return items[offsets].view(layout)
 
 
 def at_every_byte(buffer: Bytes, first: int, count: int, number: str) -> npt.NDArray[Any]:

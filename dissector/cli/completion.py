@@ -148,6 +148,8 @@ def _values(command: str, action: argparse.Action) -> Values:
         return Values(Kind.LIST, tuple(SCHEMA.names))
     if (command, action.dest) in {("generate", "scenario"), ("generate", "breaks")}:
         return Values(Kind.WORDS, tuple(_scenarios() if action.dest == "scenario" else _faults()))
+    if (command, action.dest) == ("check", "rules"):
+        return Values(Kind.LIST, tuple(name for name in _rules() if name != "rules"))
     by_metavar = {"CAPTURE": Kind.FILES, "FILE": Kind.FILES, "THING": Kind.THINGS}
     return Values(by_metavar.get(str(action.metavar), Kind.NOTHING))
 
@@ -159,7 +161,14 @@ def things() -> list[str]:
     names = [word for words in catalogue.WORDS.values() for word in words[:2]]
     for thing in catalogue.things():
         names += [thing.name, *thing.aliases]
+    names += _rules()
     return [name for name in dict.fromkeys(names) if _PLAIN.match(name)]
+
+
+def _rules() -> list[str]:
+    from dissector.cli.explain import rules_module  # noqa: PLC0415
+
+    return rules_module().names()
 
 
 def _scenarios() -> Iterator[str]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from dissector import codegen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write or check; 1 means that something was stale."""
-    parser = argparse.ArgumentParser(prog="python -m dissector.codegen", description=__doc__)
+def main(
+    argv: Sequence[str] | None = None, files: Mapping[str, str] = codegen.FILES, name: str = "dissector.codegen"
+) -> int:
+    """Write or check; 1 means that something was stale. ``name`` is that of the package that ``files`` belong to."""
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description="write generated files anew")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name what is stale")
     parser.add_argument("--root", type=Path, default=codegen.ROOT, help="the repository (default: this one)")
     args = parser.parse_args(argv)
@@ -23,12 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (args.root / "pyproject.toml").is_file():
         parser.error(f"{args.root} is not a checkout of the repository; name one with --root")
     if args.check:
-        found = codegen.stale(args.root)
-        for name in found:
-            print(f"{name} is stale: run python -m dissector.codegen", file=sys.stderr)
+        found = codegen.stale(args.root, files)
+        for each in found:
+            print(f"{each} is stale: run python -m {name}", file=sys.stderr)
         return 1 if found else 0
-    for name in codegen.write(args.root):
-        print(name)
+    for each in codegen.write(args.root, files):
+        print(each)
     return 0
 
 

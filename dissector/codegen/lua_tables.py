@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from dissector.codegen import lua_source
 from dissector.codegen.lua_fields import FieldList
-from dissector.dialect import Detector
 from dissector.spec import bodies, enums, evidence, fields, headers, registry
 from dissector.spec.model import (
     Body,
@@ -23,7 +22,6 @@ from dissector.spec.model import (
     KeyRole,
     Layout,
     Message,
-    Presence,
     Shape,
     size_of,
 )
@@ -187,7 +185,7 @@ def render() -> str:
         lua_source.rows("LAYOUTS", made.layouts.rows, "forms of bodies: parts by number"),
         lua_source.rows("SHAPES", made.shapes.rows, "what a request, answer or push is made of: layouts by number"),
         lua_source.rows("MESSAGES", messages, "messages of all dialects: shapes by number"),
-        lua_source.keyed("SEARCH", _search(), "where an opcode is looked up, by dialect"),
+        lua_source.keyed("OPCODES", _opcodes(), "by dialect, opcodes to messages by number"),
         lua_source.rows("FRAME_INFOS", infos, "objects of the framing extras"),
         lua_source.keyed("EVENTS", events, "system events"),
         lua_source.keyed("RECORDS", records, "values that are lists"),
@@ -217,7 +215,6 @@ def _limits() -> dict[str, int]:
         "draft_stream_message": evidence.DRAFT_STREAM_MESSAGE,
         "metadata_version": fields.METADATA_VERSION,
         "cache_key": fields.CACHE_KEY_MIN,
-        "enough": Detector.ENOUGH,
         "flexible_since": release(evidence.FLEXIBLE_SINCE),
         "delete_times_since": release(evidence.DELETE_TIMES_SINCE),
         "delete_times": enums.OPEN_FLAGS.bit("include_delete_times"),
@@ -244,8 +241,13 @@ def _magics() -> dict[int, Any]:
     }
 
 
-def _search() -> dict[str, Any]:
-    return {dialect.value: [each.value for each in registry.search_order(dialect)] for dialect in Dialect}
+def _opcodes() -> dict[str, Any]:
+    numbers = {id(message): number for number, message in enumerate(registry.MESSAGES, 1)}
+    found: dict[str, dict[int, int]] = {}
+    for dialect in Dialect:
+        looked_up = ((opcode, registry.message(dialect, opcode)) for opcode in range(256))
+        found[dialect.value] = {opcode: numbers[id(known)] for opcode, known in looked_up if known is not None}
+    return found
 
 
 def _forms() -> list[Any]:
@@ -292,6 +294,3 @@ def _defects() -> dict[str, Any]:
         }
         for defect in registry.DEFECT_BY_ID.values()
     }
-
-
-__all__ = ["Presence", "Tables", "release", "render"]

@@ -92,6 +92,8 @@ def overview(terminal: Terminal) -> str:
     count = Counter(thing.category for thing in things())
     rows = [(str(count[category]), WORDS[category][0], _EXAMPLES[category]) for category in Category]
     page.table(rows, ("", "sort", "examples"), right=(0,), styled=1)
+    page.gap()
+    page.paragraph("And the rules of uprscope check: uprscope explain SEQ-01, a group such as SNP, or rules for all.")
     return page.text()
 
 

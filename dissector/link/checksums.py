@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import dpkt
 import numpy as np
 
 from dissector.link.numbers import PROTOCOL_TCP
@@ -21,7 +20,7 @@ _FIXED_WORDS = 5  # 32-bit words of an IPv4 header without options
 
 def ip_header_is_bad(header: bytes) -> bool:
     """Tell whether an IPv4 header fails its own checksum; a zero checksum was never computed."""
-    return header[10:12] != b"\0\0" and dpkt.in_cksum(header) != 0
+    return header[10:12] != b"\0\0" and _sum(header) != 0
 
 
 def tcp_segment_is_bad(key: bytes, segment: bytes) -> bool:
@@ -33,7 +32,13 @@ def tcp_segment_is_bad(key: bytes, segment: bytes) -> bool:
     if segment[16:18] == b"\0\0":
         return False
     pseudo_header = key[1:33] + PROTOCOL_TCP.to_bytes(4, "big") + len(segment).to_bytes(4, "big")
-    return bool(dpkt.in_cksum(pseudo_header + segment) != 0)
+    return _sum(pseudo_header + segment) != 0
+
+
+def _sum(data: bytes) -> int:
+    import dpkt  # noqa: PLC0415 - takes as long to load as 20,000 packets to decode, and columns do not need it
+
+    return int(dpkt.in_cksum(data))
 
 
 def bad_ip_headers(words: NDArray[np.uint32], header_words: NDArray[np.uint8] | None) -> NDArray[np.bool_]:

@@ -18,7 +18,6 @@ from dissector.link.checksums import bad_ip_headers, tcp_segment_is_bad
 from dissector.link.counts import LinkCounts, Note, Reason
 from dissector.link.flows import flow_keys
 from dissector.link.networks import find_network
-from dissector.link.reference import ReferenceDecoder
 from dissector.link.rows import distinct, gather
 from dissector.link.segments import SegmentBlock, SegmentColumns, block_of, columns_of
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from dissector.capture.block import PacketBlock
     from dissector.link.fragments import FragmentLimits
+    from dissector.link.reference import ReferenceDecoder
     from dissector.link.segments import Segment
 
 _TCP_LAYOUT = np.dtype(
@@ -114,17 +114,16 @@ class ColumnarDecoder:
     """Decodes packet blocks of one capture, or one ring of captures, in order; keeps fragments between blocks."""
 
     def __init__(self, *, limits: FragmentLimits | None = None, verify_tcp: bool = False) -> None:
-        self._reference = ReferenceDecoder(limits=limits, verify_tcp=verify_tcp)
-        self._verify_tcp = verify_tcp
-
-    @property
-    def counts(self) -> LinkCounts:
+        self.counts = LinkCounts()
         """What became of the packets so far."""
-        return self._reference.counts
+        self._limits = limits
+        self._verify_tcp = verify_tcp
+        self._reference: ReferenceDecoder | None = None  #: made when it is first needed
 
     def finish(self) -> None:
         """End of the capture: count the fragments that never became a datagram."""
-        self._reference.finish()
+        if self._reference is not None:
+            self._reference.finish()
 
     def decode(self, block: PacketBlock) -> SegmentBlock:
         """Return the TCP segments of a block."""
@@ -146,11 +145,19 @@ class ColumnarDecoder:
 
     def _one_by_one(self, block: PacketBlock, at: NDArray[np.int64]) -> tuple[NDArray[np.uint8], SegmentColumns]:
         """Have the reference decoder do what is left."""
+        if not len(at):
+            return columns_of(block, block.buffer, [])
+        if self._reference is None:
+            # Most captures do without, and dpkt takes as long to load as 20,000 packets to decode.
+            from dissector.link.reference import ReferenceDecoder  # noqa: PLC0415
+
+            self._reference = ReferenceDecoder(limits=self._limits, verify_tcp=self._verify_tcp, counts=self.counts)
+        reference = self._reference
         found: list[tuple[int, Segment]] = []
         linktypes, originals, times = block.linktype[at], block.original[at], block.time_ns[at]
         facts = zip(at.tolist(), linktypes.tolist(), originals.tolist(), times.tolist(), strict=True)
         for index, linktype, original, time_ns in facts:
-            segment = self._reference.segment(block.packet(index), linktype, original, time_ns)
+            segment = reference.segment(block.packet(index), linktype, original, time_ns)
             if segment is not None:
                 found.append((index, segment))
         return columns_of(block, block.buffer, found)

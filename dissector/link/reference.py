@@ -53,8 +53,11 @@ class _Envelope:
 class ReferenceDecoder:
     """Decodes packet blocks of one capture, or one ring of captures, in order; keeps fragments between blocks."""
 
-    def __init__(self, *, limits: FragmentLimits | None = None, verify_tcp: bool = False) -> None:
-        self.counts = LinkCounts()
+    def __init__(
+        self, *, limits: FragmentLimits | None = None, verify_tcp: bool = False, counts: LinkCounts | None = None
+    ) -> None:
+        """Prepare to decode; ``counts`` is where to count, if somebody else counts there too."""
+        self.counts = counts if counts is not None else LinkCounts()
         self._fragments = FragmentBuffer(self.counts, limits)
         self._verify_tcp = verify_tcp
 

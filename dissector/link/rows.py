@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from dissector.arrays import encoded
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -44,8 +46,7 @@ def distinct(rows: NDArray[np.void]) -> tuple[NDArray[np.uint8], NDArray[np.int3
     """
     width = rows.dtype.itemsize
     column = pa.Array.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows)])
-    encoded = column.dictionary_encode()
-    places: NDArray[np.int32] = encoded.indices.to_numpy()
-    count = len(encoded.dictionary)
-    found = np.frombuffer(encoded.dictionary.buffers()[1], np.uint8, count * width) if count else np.zeros(0, np.uint8)
+    dictionary, places = encoded(column)
+    count = len(dictionary)
+    found = np.frombuffer(dictionary.buffers()[1], np.uint8, count * width) if count else np.zeros(0, np.uint8)
     return found.reshape(count, width), places

@@ -1,0 +1,274 @@
+---------------------------------------------------------------- numbers and bytes
+
+local byte, find, sub, format, concat = string.byte, string.find, string.sub, string.format, table.concat
+local band, floor, min, max = bit.band, math.floor, math.min, math.max
+local HEADER = LIMITS.header
+-- A float in every Lua, so that 64-bit numbers are the same doubles everywhere: exact below 2^53.
+local WORD = 4294967296.0
+local NO_RANGE = WORD * WORD
+
+local function u32(a, b, c, d)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+-- The big-endian number of n bytes at place p (from 1) of a string.
+local function number_at(s, p, n)
+  if n == 8 then
+    local a, b, c, d, e, f, g, h = byte(s, p, p + 7)
+    return u32(a, b, c, d) * WORD + u32(e, f, g, h)
+  end
+  local result = 0
+  for i = p, p + n - 1 do
+    result = result * 256 + byte(s, i)
+  end
+  return result
+end
+
+---------------------------------------------------------------- messages by dialect and opcode
+
+-- What a refusal looks like is never judged.
+local REFUSAL = { layouts = {}, key = "may", value = "may", body = "text", refusal = true }
+
+local function numbered(list, table_of)
+  for i = 1, #list do
+    list[i] = table_of[list[i]]
+  end
+end
+
+for _, layout in ipairs(LAYOUTS) do
+  numbered(layout.extras, PARTS)
+  numbered(layout.value, PARTS)
+end
+for _, shape in ipairs(SHAPES) do
+  numbered(shape.layouts, LAYOUTS)
+  for _, layout in ipairs(shape.layouts) do
+    shape.fixed = shape.fixed or #layout.value > 0
+  end
+end
+for _, info in ipairs(FRAME_INFOS) do
+  numbered(info.fields, PARTS)
+end
+for _, event in pairs(EVENTS) do
+  for version, fields in pairs(event.versions) do
+    if fields then
+      numbered(fields, PARTS)
+      fields.size = 0
+      for _, part in ipairs(fields) do
+        fields.size = fields.size + part.size
+      end
+    end
+  end
+end
+for _, record in pairs(RECORDS) do
+  numbered(record.fields, PARTS)
+end
+numbered(METADATA_ENTRY, PARTS)
+
+local PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES = {}, {}, nil, {}
+for _, message in ipairs(MESSAGES) do
+  message.request = message.request and SHAPES[message.request]
+  message.push = message.push and SHAPES[message.push]
+  message.responses = message.responses or {}
+  for status, shape in pairs(message.responses) do
+    message.responses[status] = SHAPES[shape]
+  end
+  if message.server_push then
+    PUSHED[message.opcode] = message
+  elseif message.log_answer then
+    DRAFT_LOG = message
+  elseif message.dialect == "draft" then
+    DRAFT_OPCODES[message.opcode] = true
+    for _, subtype in ipairs(message.subtypes) do
+      DRAFTED[message.opcode * 256 + subtype] = message
+    end
+  end
+end
+for _, opcodes in pairs(OPCODES) do
+  for opcode, number in pairs(opcodes) do
+    opcodes[opcode] = MESSAGES[number]
+  end
+end
+local DCP = OPCODES.dcp
+local SIBLING = { upr = "dcp", dcp = "upr" }
+
+-- The same request or answer as the other one of upr and dcp has it.
+local function sibling_layouts(message, status)
+  local other = SIBLING[message.dialect]
+  local twin = other and OPCODES[other][message.opcode]
+  if not twin or twin.dialect ~= other then
+    return {}
+  end
+  local shape = twin.request
+  if status then
+    shape = twin.responses[status]
+  end
+  return shape and shape.layouts or {}
+end
+
+local function status_name(status)
+  local name = NAMES.status[status]
+  if name then
+    return name
+  end
+  for _, family in ipairs(STATUS_RANGES) do
+    if status >= family[1] and status <= family[2] then
+      return family[3]
+    end
+  end
+end
+
+---------------------------------------------------------------- heads
+-- The first eight bytes of a frame say what it is. They repeat from frame to frame, so what follows from them is worked
+-- out once and looked up by the bytes themselves.
+
+-- What a message is to the state of its connection.
+local DATA, MARKER, CLOSING, END, OSO, STATE, CACHE, OTHER, ACK = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local KINDS = {
+  mutation = DATA, deletion = DATA, expiration = DATA, system_event = DATA, prepare = DATA, commit = DATA,
+  abort = DATA, seqno_advanced = DATA, snapshot_marker = MARKER, snapshot_start = MARKER, snapshot_end = CLOSING,
+  stream_end = END, oso_snapshot = OSO, set_vbucket_state = STATE, cache_transfer = CACHE,
+  cache_transfer_end = CACHE, flush = OTHER, stream_start = OTHER, buffer_ack = ACK,
+}
+
+local function offset_of(layout, name)
+  local at = 0
+  for _, part in ipairs(layout.extras) do
+    if part.name == name then
+      return at
+    end
+    at = at + part.size
+  end
+end
+
+-- Whether a frame with this head can only be wrong in ways that a few comparisons show.
+local function is_plain(head)
+  local shape, layout = head.shape, head.fits[1]
+  if head.fault or not shape or shape.refusal or head.framing > 0 or #head.fits ~= 1 or shape.fixed then
+    return false
+  end
+  if layout.note or layout.version or (shape.body and shape.body ~= "document") or shape.parameter then
+    return false
+  end
+  if head.spec.secret or head.flexible or head.key > LIMITS.key - 1 or shape.cas then
+    return false
+  end
+  if (head.key > 0 and shape.key == "must not") or (head.key == 0 and shape.key == "must") then
+    return false
+  end
+  if head.datatype > FLAGS.datatype.all or (shape.datatypes and not shape.datatypes[head.datatype]) then
+    return false
+  end
+  for _, part in ipairs(layout.extras) do
+    if part.names or part.flags or part.reserved then
+      return false
+    end
+  end
+  return true
+end
+
+local function drafted_spec(head, body)
+  local spec = DRAFTED[head.opcode * 256 + head.datatype]
+  if spec and head.response and spec.opcode == DRAFT_LOG.opcode and spec.subtypes[1] == DRAFT_LOG.subtypes[1] and body > 0 then
+    return DRAFT_LOG -- E-13: told apart by the body
+  end
+  return spec
+end
+
+local function find_message(head, dialect, body)
+  if head.drafted then
+    local spec = drafted_spec(head, body)
+    if not spec then
+      return nil, nil, "unknown-subtype"
+    end
+    local shape = spec.request
+    if head.response then
+      shape = spec.push
+    end
+    return spec, shape, not shape and "wrong-direction" or nil
+  end
+  local spec = OPCODES[dialect][head.opcode]
+  if head.server_push then
+    spec = PUSHED[head.opcode]
+  end
+  if not spec then
+    return nil, nil, "unknown-opcode"
+  end
+  if head.response then
+    return spec, spec.responses[head.number] or REFUSAL
+  end
+  return spec, spec.request
+end
+
+local function learn(dialect, prefix, body)
+  local m, opcode, k1, k2, extras, datatype, n1, n2 = byte(prefix, 1, 8)
+  local magic = MAGICS[m]
+  local head = {
+    magic = m, opcode = opcode, extras = extras, datatype = datatype, number = n1 * 256 + n2,
+    response = magic.response, flexible = magic.flexible, server_push = magic.push,
+    framing = magic.flexible and k1 or 0, key = magic.flexible and k2 or k1 * 256 + k2, dialect = dialect,
+  }
+  head.drafted = dialect == "draft" and DRAFT_OPCODES[opcode] and not magic.flexible and not magic.push
+  head.spec, head.shape, head.fault = find_message(head, dialect, body)
+  local spec, shape = head.spec, head.shape
+  head.name = spec and spec.name or format("0x%02x", opcode)
+  head.info = head.response and not head.drafted and head.name .. " response" or head.name
+  head.status = head.response and not head.drafted and head.number or nil
+  head.vbucket = not head.status and head.number or nil
+  head.upr = spec and spec.dialect ~= "memcached" or false
+  -- Layouts of this extras length; refusals keep the success form's extras or have none, and neither is judged.
+  head.fits = {}
+  local layouts = shape and shape.layouts or {}
+  if shape and shape.refusal and spec.responses[0] then
+    layouts = spec.responses[0].layouts
+  end
+  for _, layout in ipairs(layouts) do
+    if layout.size == extras and not (shape.refusal and extras == 0) then
+      head.fits[#head.fits + 1] = layout
+    end
+  end
+  local pushed = head.drafted or not head.response
+  head.kind = pushed and head.upr and KINDS[head.name] or nil
+  head.flow = not head.response and spec and spec.flow or nil
+  head.plain = is_plain(head)
+  if head.plain then
+    head.value_rule = shape.value
+    head.nmeta_at = offset_of(head.fits[1], "nmeta")
+    head.document = shape.document
+  end
+  if spec and spec.seqno and head.kind == DATA and head.fits[1] then
+    head.seqno_at = offset_of(head.fits[1], spec.seqno)
+  end
+  return head
+end
+
+local HEADS_KEPT = 16384 -- a hostile capture must not fill the memory
+local heads, heads_count = {}, 0
+
+-- What the first eight bytes at place p mean in a dialect.
+local function head_at(known, dialect, s, p, body)
+  local prefix = sub(s, p, p + 7)
+  if heads_count > HEADS_KEPT then
+    for _, table_of in pairs(heads) do
+      for each in pairs(table_of) do
+        table_of[each] = nil
+      end
+    end
+    heads_count = 0
+  end
+  local head = learn(dialect, prefix, body)
+  -- A draft's answer means one thing with a body and another without.
+  if not (head.drafted and head.opcode == DRAFT_LOG.opcode) then
+    known[prefix] = head
+    heads_count = heads_count + 1
+  end
+  return head
+end
+
+local function heads_of(dialect)
+  local known = heads[dialect]
+  if not known then
+    known = {}
+    heads[dialect] = known
+  end
+  return known
+end
