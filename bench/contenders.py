@@ -65,9 +65,17 @@ def contenders(reader: str) -> tuple[Contender, ...]:
         Contender("dpkt", "plain dpkt loop", _dpkt, _dpkt_found, speaks=True, missing=_module("dpkt")),
         Contender(
             "rows",
-            "uprscope, frames to Arrow",
+            "uprscope, frames to Arrow, 21 columns",
             lambda capture, _: _rows(capture, reader),
             lambda capture, _: _json([*_rows(capture, reader), "--tally"]),
+            speaks=True,
+            missing=_module(module),
+        ),
+        Contender(
+            "all",
+            "uprscope, frames to Arrow, all columns",
+            lambda capture, _: [*_rows(capture, reader), "--all"],
+            lambda capture, _: _json([*_rows(capture, reader), "--all", "--tally"]),
             speaks=True,
             missing=_module(module),
         ),

@@ -1,8 +1,10 @@
 """uprscope as a library: a capture to Arrow record batches in memory. Prints what was found as JSON.
 
-    python bench/rows.py capture.pcap [--tally] [--reader dissector.pipeline:FrameReader]
+    python bench/rows.py capture.pcap [--all] [--tally] [--reader dissector.pipeline:FrameReader]
 
-Without ``--tally`` it iterates over all batches and counts their rows, which is what is timed.
+Without ``--tally`` it iterates over all batches and counts their rows, which is what is timed. Without ``--all`` it
+asks for the columns that most questions are about, packet, time, header, seqnos, snapshot, key; with it for every
+column of the schema, the hash of every value among them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,15 @@ from truth import MUTATION, Tally, client
 from dissector.capture import expand
 from dissector.run import Options
 
+MAIN = frozenset(
+    (
+        *("packet_last", "time_ns", "connection", "direction", "magic", "opcode", "datatype", "vbucket", "status"),
+        *("opaque", "cas", "extras_length", "body_length", "value_length", "by_seqno", "rev_seqno", "key"),
+        *("snap_start_seqno", "snap_end_seqno", "snapshot_type", "buffer_bytes"),
+    )
+)
+ENDS = ("src", "sport", "dst", "dport")  #: what a tally tells connections apart by
+
 
 def add(tally: Tally, batch: pa.RecordBatch) -> None:
     """Add a batch to the tally."""
@@ -26,7 +37,7 @@ def add(tally: Tally, batch: pa.RecordBatch) -> None:
 
     for count in pc.value_counts(batch["opcode"]).to_pylist():
         tally.by_opcode[count["values"]] += count["counts"]
-    ends = ["src", "sport", "dst", "dport"]
+    ends = [*ENDS]
     groups = pa.Table.from_batches([batch.select(ends)]).group_by(ends)
     for row in groups.aggregate([([], "count_all")]).to_pylist():
         tally.by_connection[client(*(row[name] for name in ends))] += row["count_all"]
@@ -38,11 +49,13 @@ def main() -> None:
     """Read a capture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("capture")
+    parser.add_argument("--all", action="store_true", help="every column")
     parser.add_argument("--tally", action="store_true", help="add everything up, to be compared with the truth")
     parser.add_argument("--reader", default=READER, metavar="MODULE:CLASS")
     args = parser.parse_args()
     module, _, name = args.reader.partition(":")
-    reader: Any = getattr(importlib.import_module(module), name)(expand([args.capture]), Options())
+    columns = None if args.all else MAIN.union(ENDS) if args.tally else MAIN
+    reader: Any = getattr(importlib.import_module(module), name)(expand([args.capture]), Options(columns=columns))
     if args.tally:
         tally = Tally()
         for batch in reader:
