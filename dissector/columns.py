@@ -18,8 +18,9 @@ from dissector.keyhash import hash_keys
 from dissector.plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
 from dissector.rows import content_of, decode_for_row
 from dissector.spec import enums, registry
-from dissector.spec.model import Dialect, Direction
+from dissector.spec.model import Body, Dialect, Direction
 from dissector.tables import NOTHING_ACKED, FrameTable
+from dissector.values import document_defects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -212,7 +213,20 @@ class _Batch:
         self.name[chosen] = self._name(plan.message.name)
         if plan.flow_surplus is not None:
             self.numbers["flow_bytes"][chosen] = HEADER_SIZE + self.body[chosen] + plan.flow_surplus
+        if self.options.inspect and plan.shape.body is Body.DOCUMENT:
+            self._inspect(chosen)
         return chosen
+
+    def _inspect(self, chosen: Longs) -> None:
+        """Look into documents that say more of themselves than that they are bytes."""
+        telling = chosen[(self.header["datatype"][chosen] > 0) & self.value_there[chosen]]
+        starts = self.value_start[telling]
+        spans = zip(starts.tolist(), (starts + self.value_length[telling]).tolist(), strict=True)
+        datatypes = self.header["datatype"][telling].tolist()
+        for index, (start, end), datatype in zip(telling.tolist(), spans, datatypes, strict=True):
+            defects = document_defects(bytes(self.table.stream[start:end]), datatype)
+            if defects:
+                self.objects["defects"][index] = defects
 
     def _collection_ids(self, chosen: Longs) -> tuple[Longs, Longs, Mask]:
         """Read the LEB128 ids in front of document keys; a size of 0 stands for a key without one."""

@@ -38,8 +38,8 @@ def row_of(
 
 
 def decode_for_row(dialect: Dialect, data: bytes, options: Options, *, collections: bool) -> Decoded:
-    """Decode a frame as rows want it: documents are not looked into."""
-    return decode(dialect, data, collections=collections, redact=options.redact, inspect=False)
+    """Decode a frame as rows want it: documents are looked into only on request."""
+    return decode(dialect, data, collections=collections, redact=options.redact, inspect=options.inspect)
 
 
 def content_of(decoded: Decoded, data: bytes, missing: int, options: Options) -> Row:

@@ -28,6 +28,7 @@ class Options:
     dialect: Dialect | None = None  #: taken for granted on every connection
     values: bool = False  #: keep values in the rows
     columns: frozenset[str] | None = None  #: make these columns only; None: all
+    inspect: bool = False  #: look into documents: whether they are what their datatype says
     redact: bool = True
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
     chunk_bytes: int = CHUNK_BYTES

@@ -86,6 +86,17 @@ def read_value(
     return Value(kind, offset, length, raw, document=raw, is_json=is_json, records=records)
 
 
+def document_defects(raw: bytes, datatype: int) -> list[str]:
+    """Look into a whole document without extended metadata; return the ids of what is wrong with it."""
+    found: list[str] = []
+
+    def report(defect: str, _detail: str) -> None:
+        found.append(defect)
+
+    _document(raw, 0, report, datatype, 0, whole=True, inspect=True, inflate_limit=INFLATE_LIMIT)
+    return found
+
+
 def _silent(_id: str, _detail: str) -> None:
     """Report nothing: what follows is cut short, and that has been said."""
 
@@ -196,6 +207,14 @@ def _reject(constant: str) -> None:
 
 
 def _is_json(data: bytes) -> bool:
+    import orjson  # noqa: PLC0415 - only who looks into documents pays for the import
+
+    try:
+        orjson.loads(data)
+    except ValueError:
+        pass  # it is stricter than the standard library, which decides: lone surrogates, huge numbers, deep nesting
+    else:
+        return True
     try:
         json.loads(data, parse_constant=_reject)
     except ValueError:
