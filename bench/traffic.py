@@ -176,9 +176,9 @@ class _Maker:
                     marker = b""
                     if stream.high_seqno == stream.snapshot_end:
                         stream.snapshot_end += self._chance.randint(*_SNAPSHOT)
-                        marker = snapshot_marker(
-                            stream.vbucket, stream.opaque, stream.high_seqno + 1, stream.snapshot_end
-                        )
+                        # The first one starts where the request did, at 0.
+                        first = stream.high_seqno + 1 if stream.high_seqno else 0
+                        marker = snapshot_marker(stream.vbucket, stream.opaque, first, stream.snapshot_end)
                         length -= 1
                     count = min(length, stream.snapshot_end - stream.high_seqno)
                     runs.append(_Run(consumer, stream, stream.high_seqno + 1, count, marker))
