@@ -89,12 +89,14 @@ unit: $(DEV) ## run pytest alone; ARGS='-k snapshot' goes to it
 sweep: $(DEV) ## run pytest with every search at full depth (long); ARGS as for unit
 	@UPRSCOPE_SWEEP=full $(RUN) pytest -n auto --timeout 7200 $(ARGS)
 
-docs: $(DEV) ## write the files derived from the protocol's declarations anew
+docs: $(DEV) ## write the files derived from the declarations of protocol and rules anew
 	@.venv/bin/python -m dissector.codegen
+	@.venv/bin/python -m analysis.codegen
 
 captures: $(DEV) ## make the synthetic captures and their index anew
 	@$(RUN) dissector.generate.library
 	@.venv/bin/python -m dissector.codegen
+	@.venv/bin/python -m analysis.codegen
 
 clean: ## remove .venv, caches and build products
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

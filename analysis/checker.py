@@ -5,6 +5,7 @@ It knows no rule; it knows what a check is, and that one finding stands for all 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,14 +15,16 @@ from analysis.context.refs import Ref
 from analysis.findings import Finding, FrameRef, Tally, finding_id, signed_facts
 from analysis.rules import RULES
 from analysis.rules.parts import PARTS
+from analysis.selection import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from analysis.context import Table
-    from analysis.rules.model import Check, Rule
+    from analysis.rules.model import Check, Rule, Severity
 
 #: Findings of one rule that are kept; more are counted only.
 MAX_FINDINGS = 1000
@@ -30,12 +33,16 @@ MAX_FINDINGS = 1000
 class Checker:
     """One run of the rules over batches of frames."""
 
-    def __init__(self, rules: Sequence[Rule] = RULES, *, limit: int = MAX_FINDINGS) -> None:
+    def __init__(
+        self, rules: Sequence[Rule] = RULES, *, limit: int = MAX_FINDINGS, selection: Selection = EVERYTHING
+    ) -> None:
         self.rules = tuple(rules)
         self.tallies = {rule.id: Tally(rule.id) for rule in self.rules}
         self.findings: list[Finding] = []
-        self.left_out = 0  #: findings beyond the limit
+        self.left_out = 0  #: violations beyond the limit
+        self.hidden: Counter[str] = Counter()  #: what the selection left out: violations, and findings known before
         self._limit = limit
+        self._selection = selection
         self._context = Context()
         self._roots: dict[tuple[object, ...], Finding] = {}
         self._kept: dict[str, int] = dict.fromkeys(self.tallies, 0)
@@ -57,6 +64,7 @@ class Checker:
     def finish(self) -> None:
         """The frames are over."""
         self._take(self._context.finish())
+        self._selection.confirm(self._context.connections.names)
         self.findings.sort(key=lambda finding: (finding.severity.rank, finding.rule, finding.time_ns, finding.id))
 
     def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
@@ -87,47 +95,102 @@ class Checker:
             self._report(rule, check, table.take(broken))
 
     def _report(self, rule: Rule, check: Check, table: Table) -> None:
-        """Make findings of the rows of a table."""
-        columns = {name: table[name] for name in check.facts}
-        guilty = table.refs("guilty")
-        evidence = {name: table.refs(name) for name in check.evidence}
-        places = [table[name].tolist() for name in ("connection", "vbucket", "stream_id")]
-        roots = table[check.root].tolist() if check.root is not None else None
-        for index, (connection, vbucket, stream_id) in enumerate(zip(*places, strict=True)):
-            frame = self._frame("guilty", Ref.of(guilty[index]))
-            if roots is not None:
-                key = (rule.id, check.name, connection, vbucket, stream_id, roots[index])
-                root = self._roots.get(key)
-                if root is not None:
-                    root.echoes += 1
-                    root.last_echo = frame
+        """Make findings of the rows of a table that were asked for."""
+        chosen = self._chosen(check.severity or rule.severity, table, self.tallies[rule.id])
+        if not len(chosen):
+            return
+        table = table.take(chosen)
+        guilty = table.refs(check.guilty)
+        first, last, count = self._gathered(table, check.root)
+        rows = _Rows(table, check, guilty)
+        for index, end, size in zip(first.tolist(), last.tolist(), count.tolist(), strict=True):
+            key = (rule.id, check.name, *rows.places[index], rows.roots[index]) if rows.roots is not None else None
+            root = self._roots.get(key) if key is not None else None
+            if root is None:
+                if self._kept[rule.id] >= self._limit:
+                    self.left_out += size
+                    self.tallies[rule.id].unlisted += size
                     continue
-            if self._kept[rule.id] >= self._limit:
-                self.left_out += 1
-                continue
-            self._kept[rule.id] += 1
-            refs = ((name, Ref.of(column[index])) for name, column in evidence.items())
-            frames = (frame, *(self._frame(name, ref) for name, ref in refs if ref.ordinal))
-            facts = signed_facts(columns, index)
-            name = self._context.connections.names[connection]
-            ref = Ref.of(guilty[index])
-            finding = Finding(
-                finding_id(rule, check, name, ref.side, ref.start_offset),
-                rule.id,
-                check.severity or rule.severity,
-                rule.title,
-                name,
-                None if vbucket < 0 else vbucket,
-                stream_id or None,
-                frames,
-                facts,
-                check.because.format_map(facts),
-                check.name,
-            )
-            self.findings.append(finding)
-            if roots is not None:
-                self._roots[key] = finding
+                root = self._finding(rule, check, rows, index)
+                if self._selection.keeps(root.id):
+                    self._kept[rule.id] += 1
+                    self.findings.append(root)
+                else:
+                    self.hidden["baseline"] += 1
+                if key is not None:
+                    self._roots[key] = root
+                echoes = size - 1
+            else:
+                echoes = size
+            if echoes:
+                root.echoes += echoes
+                root.last_echo = self._frame("guilty", Ref.of(guilty[end]))
+
+    def _chosen(self, severity: Severity, table: Table, tally: Tally) -> NDArray[np.int64]:
+        """Return the rows that were asked for; count the others."""
+        selection = self._selection
+        rows = np.arange(table.size)
+        if severity.rank > selection.severity.rank:
+            self.hidden["severity"] += len(rows)
+            tally.mild += len(rows)
+            return rows[:0]
+        wanted = {}
+        if selection.connection is not None:
+            wanted["connection"] = selection.place(self._context.connections.names)
+        if selection.vbucket is not None:
+            wanted["vbucket"] = selection.vbucket
+        for name, value in wanted.items():
+            kept = rows[table[name][rows] == value]
+            self.hidden[name] += len(rows) - len(kept)
+            rows = kept
+        return rows
+
+    @staticmethod
+    def _gathered(table: Table, root: str | None) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return, for each finding there may be, its first row, its last one, and how many there are."""
+        rows = np.arange(table.size)
+        if root is None:
+            return rows, rows, np.ones(table.size, np.int64)
+        keys = np.stack([table[name].astype(np.int64) for name in ("connection", "vbucket", "stream_id", root)])
+        _, first, code, count = np.unique(keys, axis=1, return_index=True, return_inverse=True, return_counts=True)
+        last = np.zeros(len(first), np.int64)
+        last[code.reshape(-1)] = rows  # of several writes the last one stays
+        order = np.argsort(first)
+        return first[order], last[order], count[order]
+
+    def _finding(self, rule: Rule, check: Check, rows: _Rows, index: int) -> Finding:
+        connection, vbucket, stream_id = rows.places[index]
+        ref = Ref.of(rows.guilty[index])
+        refs = ((name, Ref.of(column[index])) for name, column in rows.evidence.items())
+        frames = (self._frame("guilty", ref), *(self._frame(name, each) for name, each in refs if each.ordinal))
+        facts = signed_facts(rows.facts, index)
+        name = self._context.connections.names[connection]
+        return Finding(
+            finding_id(rule, check, name, ref.side, ref.start_offset),
+            rule.id,
+            check.severity or rule.severity,
+            rule.title,
+            name,
+            None if vbucket < 0 else vbucket,
+            stream_id if stream_id > 0 else None,
+            frames,
+            facts,
+            check.sentence(facts),
+            check.name,
+        )
 
     def _frame(self, role: str, ref: Ref) -> FrameRef:
         capture = self._context.captures.names[ref.capture]
         return FrameRef(role, ref.frame, capture, ref.packet_first, ref.packet_last, ref.time_ns)
+
+
+class _Rows:
+    """The columns that findings are made of."""
+
+    def __init__(self, table: Table, check: Check, guilty: NDArray[np.void]) -> None:
+        self.guilty = guilty
+        self.facts = {name: table[name] for name in check.facts}
+        self.evidence = {name: table.refs(name) for name in check.evidence}
+        columns = [table[name].tolist() for name in ("connection", "vbucket", "stream_id")]
+        self.places: list[tuple[int, int, int]] = list(zip(*columns, strict=True))
+        self.roots: list[int] | None = table[check.root].tolist() if check.root is not None else None

@@ -1,149 +1,172 @@
-"""The packets that prove a finding, cut out of their captures, with what is needed to understand them.
+"""A small capture that shows a finding: packets cut out, and checked again until they show it by themselves.
 
-Needed are the connection's handshake and its set-up messages, the request that the stream began with, and the frames
-of the finding, whole. The result is a pcapng file with the packets as they were captured, each with a comment.
+The packets are as they were captured, so the connection keeps its id, frames keep their offsets, and the finding its
+name. Knows captures and packets; which of them matter is told by :mod:`analysis.needs`.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
 
-from analysis.context import kinds
-from dissector.capture import CaptureReader
+from analysis.inspection import inspect
+from analysis.needs import Choice, Needs, place
+from analysis.pcapng import PcapngWriter
+from analysis.selection import Selection
+from dissector.capture import CaptureReader, Input
+from dissector.connections import connection_id
 from dissector.link.columnar import ColumnarDecoder
-from dissector.pipeline import FrameReader
+from dissector.link.flows import flow_of, reverse_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from analysis.findings import Finding
-    from dissector.capture import Input, PacketBlock
+    from analysis.rules import Rule
+    from dissector.capture import PacketBlock
     from dissector.run import Options
 
-#: What has to be known to read the rest of a connection.
-_SET_UP = (kinds.HELLO, kinds.OPEN, kinds.CONTROL, kinds.ADD_STREAM, kinds.STREAM_REQUEST)
-_COLUMNS = frozenset(
-    (
-        *("frame", "capture", "capture_first", "packet_first", "packet_last", "connection", "opcode", "response"),
-        *("vbucket", "opaque", "src", "sport", "dst", "dport", "time_ns"),
-    )
-)
-_SYN = 0x02
+_SYN, _ACK = 0x02, 0x10
+_HANDSHAKE = 3  #: packets that a connection begins with
 
 
-@dataclass(slots=True)
-class Wanted:
-    """Packets to keep, by capture and number."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What became of it."""
 
-    comments: dict[tuple[str, int], str] = field(default_factory=dict)  #: packets that frames begin or end in
-    spans: list[tuple[tuple[str, int], tuple[str, int]]] = field(default_factory=list)  #: first and last of a frame
-    ends: set[tuple[str, int, str, int]] = field(default_factory=set)  #: addresses and ports, both ways
-
-    def add(self, row: dict[str, Any], comment: str) -> None:
-        """Keep the packets of a frame."""
-        first, last = (row["capture_first"], row["packet_first"]), (row["capture"], row["packet_last"])
-        self.comments.setdefault(last, comment)
-        self.comments.setdefault(first, comment)
-        if first != last:
-            self.spans.append((first, last))
-        self.ends.add((row["src"], row["sport"], row["dst"], row["dport"]))
-        self.ends.add((row["dst"], row["dport"], row["src"], row["sport"]))
+    packets: int
+    what: str  #: which packets these are
+    shown: bool  #: whether a check of them finds the finding again
 
 
-def packets_of(inputs: Sequence[Input], options: Options, finding: Finding) -> Wanted:
-    """Find out which packets a finding needs."""
-    import dataclasses  # noqa: PLC0415
-
-    wanted = Wanted()
-    roles = {frame.frame: frame.role for frame in reversed(finding.frames)}
-    last = max(roles)
-    for batch in FrameReader(inputs, dataclasses.replace(options, columns=_COLUMNS)):
-        mine = pc.equal(batch.column("connection"), finding.connection)
-        for row in batch.filter(mine).to_pylist():
-            role = roles.get(row["frame"])
-            if role is not None:
-                wanted.add(row, f"{finding.id}: {'guilty' if role == 'guilty' else role} frame {row['frame']}")
-            elif row["opcode"] in _SET_UP and row["frame"] <= last and _about(row, finding):
-                wanted.add(row, f"set-up: frame {row['frame']}")
-        if batch.column("frame")[-1].as_py() >= last:
-            break
-    return wanted
-
-
-def _about(row: dict[str, Any], finding: Finding) -> bool:
-    """Tell whether a set-up message matters: of stream requests, those of the finding's vbucket and all answers."""
-    if row["opcode"] not in (kinds.STREAM_REQUEST, kinds.ADD_STREAM) or finding.vbucket is None:
-        return True
-    return bool(row["response"]) or row["vbucket"] == finding.vbucket
+def cut(
+    inputs: Sequence[Input], options: Options, finding: Finding, rule: Rule, needs: Needs, stream: IO[bytes]
+) -> Cut:
+    """Write the smallest set of packets in which the rule shows the finding; if none does, the largest."""
+    with tempfile.TemporaryDirectory(prefix="uprscope-") as folder:
+        trial = Path(folder, "slice.pcapng")
+        tried: set[tuple[object, ...]] = set()
+        made = Cut(0, "", shown=False)
+        for choice in needs.choices():
+            if choice.runs in tried:
+                continue
+            tried.add(choice.runs)
+            comment = f"{finding.id}: {finding.title}, but {finding.sentence}. Kept: {choice.what}."
+            with trial.open("wb") as output:
+                writer = PcapngWriter(output, comment)
+                copy(inputs, needs, choice, writer)
+            made = Cut(writer.packets, choice.what, _shows(trial, options, finding, rule))
+            if made.shown:
+                break
+        with trial.open("rb") as source:
+            shutil.copyfileobj(source, stream)
+    return made
 
 
-def cut(inputs: Sequence[Input], wanted: Wanted, stream: IO[bytes]) -> int:
-    """Copy the packets; return how many there were."""
-    writer = PcapngWriter(stream)
-    decoder = ColumnarDecoder()
+def _shows(path: Path, options: Options, finding: Finding, rule: Rule) -> bool:
+    selection = Selection(only=frozenset((finding.id,)))
+    return bool(inspect([Input(path.name, path)], (rule,), options, selection=selection).findings)
+
+
+def copy(inputs: Sequence[Input], needs: Needs, choice: Choice, writer: PcapngWriter) -> None:
+    """Copy the packets of a choice; ``inputs`` in the order in which they are read."""
+    chooser = _Chooser(needs, choice)
     for index, each in enumerate(inputs):
+        if place(index, 0) > chooser.end:
+            return
+        decoder = ColumnarDecoder()
         with CaptureReader(each, index) as reader:
             for block in reader:
-                for at, comment in _chosen(block, each.name, wanted, decoder):
+                if place(index, block.first_number) > chooser.end:
+                    return
+                for at, comment in chooser.chosen(block, index, decoder):
                     writer.write(block, at, comment)
-    return writer.packets
 
 
-def _chosen(block: PacketBlock, name: str, wanted: Wanted, decoder: ColumnarDecoder) -> Iterator[tuple[int, str]]:
-    """Give out the packets of a block to keep: those that are named, and those between them of the same connection."""
-    segments = decoder.decode(block)
-    flows = [_flow(key) in wanted.ends for key in segments.keys]
-    of_connection = np.array(flows, bool)[segments.flow] if len(segments) else np.empty(0, bool)
-    chosen: dict[int, str] = {}
-    for number, flags, length in zip(
-        segments.number[of_connection].tolist(),
-        segments.flags[of_connection].tolist(),
-        segments.payload_length[of_connection].tolist(),
-        strict=True,
-    ):
-        comment = wanted.comments.get((name, number))
-        between = any(first <= (name, number) <= last for first, last in wanted.spans) and length
-        if comment is not None or flags & _SYN or between:
-            chosen[number - block.first_number] = comment or ("handshake" if flags & _SYN else "part of a frame")
-    yield from sorted(chosen.items())
+class _Chooser:
+    """Picks packets of block after block."""
+
+    def __init__(self, needs: Needs, choice: Choice) -> None:
+        self._needs = needs
+        self._runs = choice.runs
+        self._comments = needs.comments()
+        self.end = max(run.last for run in choice.runs)
+        self._proven = max(proof.run.last for proof in needs.proofs)
+        self._begun: dict[bytes, _Beginning] = {}
+        self._wanted: dict[bytes, bool] = {}
+
+    def chosen(self, block: PacketBlock, index: int, decoder: ColumnarDecoder) -> Iterator[tuple[int, str]]:
+        """Give out the packets of a block to keep, each with its comment."""
+        segments = decoder.decode(block)
+        wanted = np.array([self._asked(key) for key in segments.keys], bool)
+        if not wanted.any():
+            return
+        rows = np.flatnonzero(wanted[segments.flow])
+        places = segments.number[rows] + place(index, 0)
+        flows = segments.flow[rows]
+        kept = np.zeros(len(rows), bool)
+        for run in self._runs:
+            inside = (places >= run.first) & (places <= run.last)
+            if run.ends is not None and inside.any():
+                inside &= np.array([_ends(key) == run.ends for key in segments.keys], bool)[flows]
+            kept |= inside
+        beginnings = [self._beginning(key) if self._asked(key) else None for key in segments.keys]
+        unsettled = np.array([each is not None and not each.settled for each in beginnings], bool)
+        notes: dict[int, str] = {}
+        for at in np.flatnonzero(kept | unsettled[flows] | (segments.flags[rows] & _SYN != 0)).tolist():
+            row, beginning = rows[at], beginnings[flows[at]]
+            flags, time_ns, where = int(segments.flags[row]), int(segments.time_ns[row]), int(places[at])
+            if beginning is None or not beginning.inside(segments.keys[flows[at]], flags, time_ns, where):
+                continue
+            if kept[at] or beginning.first:
+                notes[int(segments.number[row]) - block.first_number] = self._comments.get(where, beginning.comment)
+        yield from sorted(notes.items())
+
+    def _asked(self, key: bytes) -> bool:
+        found = self._wanted.get(key)
+        if found is None:
+            found = self._wanted[key] = _ends(key) in self._needs.flows
+        return found
+
+    def _beginning(self, key: bytes) -> _Beginning:
+        return self._begun.setdefault(min(key, reverse_key(key)), _Beginning(self._needs.connections, self._proven))
 
 
-def _flow(key: bytes) -> tuple[str, int, str, int]:
-    from dissector.link.flows import flow_of  # noqa: PLC0415
+class _Beginning:
+    """Finds out where a connection begins and ends: the same ports may have been used before and behind it."""
 
+    def __init__(self, connections: set[str], proven: int) -> None:
+        self._connections = connections
+        self._proven = proven  #: the finding's last packet: up to here it is the connection
+        self._seen = 0
+        self._sides: set[bytes] = set()
+        self._over = False
+        self.first = False  #: whether the packet is one that the connection begins with
+        self.comment = ""
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether the beginning is complete."""
+        return self._seen >= _HANDSHAKE and len(self._sides) > 1
+
+    def inside(self, key: bytes, flags: int, time_ns: int, where: int) -> bool:
+        """Take note of a packet; tell whether it belongs to the connection."""
+        if not self._seen and connection_id(key, time_ns) not in self._connections:
+            return False
+        if flags & (_SYN | _ACK) == _SYN and where > self._proven:
+            self._over = True
+        self._seen += 1
+        self.first = self._seen <= _HANDSHAKE or key not in self._sides
+        self.comment = "handshake" if flags & _SYN else "the connection begins" if self.first else ""
+        self._sides.add(key)
+        return not self._over
+
+
+def _ends(key: bytes) -> tuple[str, int, str, int]:
     flow = flow_of(key)
     return flow.source, flow.source_port, flow.destination, flow.destination_port
-
-
-class PcapngWriter:
-    """A pcapng file with an interface per link type, nanosecond stamps and comments."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._interfaces: dict[int, int] = {}
-        self.packets = 0
-        self._block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-
-    def write(self, block: PacketBlock, at: int, comment: str) -> None:
-        """Copy one packet."""
-        linktype = int(block.linktype[at])
-        interface = self._interfaces.get(linktype)
-        if interface is None:
-            interface = self._interfaces[linktype] = len(self._interfaces)
-            resolution = struct.pack("<HHB3xHH", 9, 1, 9, 0, 0)
-            self._block(1, struct.pack("<HHI", linktype, 0, 0) + resolution)
-        data, time_ns = block.packet(at), int(block.time_ns[at]) % (1 << 64)
-        head = struct.pack("<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(data), int(block.original[at]))
-        note = comment.encode()
-        option = struct.pack("<HH", 1, len(note)) + note + bytes(-len(note) % 4) + bytes(4)
-        self._block(6, head + data + bytes(-len(data) % 4) + option)
-        self.packets += 1
-
-    def _block(self, kind: int, body: bytes) -> None:
-        size = struct.pack("<I", 12 + len(body))
-        self._stream.write(struct.pack("<I", kind) + size + body + size)

@@ -69,6 +69,8 @@ class Tally:
     checked: int = 0
     violated: int = 0
     unknown: Counter[str] = field(default_factory=Counter)  #: by reason
+    mild: int = 0  #: violations that are less severe than was asked for
+    unlisted: int = 0  #: violations that were asked for, and have no finding because there are too many
 
     @property
     def undecided(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import IO, TYPE_CHECKING, Any
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
 
@@ -94,6 +94,8 @@ def write(kind: str, stream: IO[bytes], inspection: Inspection, rules: Sequence[
             "frames": inspection.frames,
             "connections": inspection.connections,
             "lost": inspection.report.losses(),
+            "hidden": dict(sorted(inspection.hidden.items())),
+            "left_out": inspection.left_out,
             "rules": [_tally(tally, rule) for tally, rule in zip(inspection.tallies, rules, strict=True)],
             "findings": [plain(row) for row in rows],
         }
@@ -147,24 +149,28 @@ def junit(inspection: Inspection, rules: Sequence[Rule]) -> str:
     by_rule: dict[str, list[Finding]] = {}
     for finding in inspection.findings:
         by_rule.setdefault(finding.rule, []).append(finding)
-    skipped = sum(tally.verdict in ("unknown", "unchecked") and not tally.held for tally in inspection.tallies)
-    lines = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuite name="uprscope" tests="{len(rules)}" failures="{len(by_rule)}" skipped="{skipped}">',
-    ]
+    cases: list[str] = []
+    skipped = 0
     for tally, rule in zip(inspection.tallies, rules, strict=True):
-        lines.append(f"  <testcase classname={quoteattr(rule.group)} name={quoteattr(f'{rule.id}: {rule.title}')}>")
-        for finding in by_rule.get(rule.id, []):
-            message = _xml(f"{finding.id}: {finding.sentence}")
-            text = _xml(f"connection {finding.connection}, {guilty_place(finding)}, {finding.display_filter()}")
-            lines.append(
-                f"    <failure type={quoteattr(finding.severity.value)} message={message}>{text[1:-1]}</failure>"
-            )
-        if not tally.violated and not tally.held:
-            why = "nothing to check" if not tally.checked else "could not be decided"
-            lines.append(f"    <skipped message={quoteattr(why)}/>")
-        lines.append("  </testcase>")
-    return "\n".join([*lines, "</testsuite>", ""])
+        found = by_rule.get(rule.id, [])
+        cases.append(f"  <testcase classname={quoteattr(rule.group)} name={_xml(f'{rule.id}: {rule.title}')}>")
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            text = "\n".join(escape(one_line(f"{each.id}: {each.sentence}; {_where(each)}")) for each in found)
+            kind = quoteattr(found[0].severity.value)
+            cases.append(f"    <failure type={kind} message={_xml(found[0].sentence + more)}>{text}</failure>")
+        elif tally.checked == tally.undecided:
+            skipped += 1
+            why = "could not be decided" if tally.checked else "nothing to check"
+            cases.append(f"    <skipped message={quoteattr(why)}/>")
+        cases.append("  </testcase>")
+    counts = f'tests="{len(rules)}" failures="{len(by_rule)}" errors="0" skipped="{skipped}"'
+    head = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuite name="uprscope" {counts}>']
+    return "\n".join([*head, *cases, "</testsuite>", ""])
+
+
+def _where(finding: Finding) -> str:
+    return f"connection {finding.connection}, {guilty_place(finding)}, {finding.display_filter()}"
 
 
 def _xml(text: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from analysis.checker import MAX_FINDINGS, Checker
 from analysis.context import COLUMNS
 from analysis.rules import RULES
+from analysis.selection import EVERYTHING, Selection
 from dissector.capture import expand
 from dissector.pipeline import FrameReader
 from dissector.run import Options, Report
@@ -32,12 +34,13 @@ class Inspection:
     tallies: list[Tally]  #: one per rule, in the order of the rules
     frames: int
     connections: int
-    left_out: int = 0  #: findings beyond the limit of their rule
+    left_out: int = 0  #: violations beyond the limit of their rule
+    hidden: Counter[str] = field(default_factory=Counter)  #: what was not asked for, by the option that left it out
     report: Report = field(default_factory=Report)  #: what could not be read
 
     @property
     def clean(self) -> bool:
-        """Tell whether nothing was violated."""
+        """Tell whether nothing that was asked for was violated."""
         return not self.findings and not self.left_out
 
 
@@ -47,6 +50,7 @@ def check(
     rules: Sequence[Rule] = RULES,
     options: Options | None = None,
     limit: int = MAX_FINDINGS,
+    selection: Selection = EVERYTHING,
 ) -> Inspection:
     """Check captures (paths, patterns, directories, or ``-``) against rules.
 
@@ -55,14 +59,18 @@ def check(
     ...     print(finding.rule, finding.sentence, finding.display_filter())
     """
     named = [captures] if isinstance(captures, str) or not hasattr(captures, "__iter__") else list(captures)
-    return inspect(expand([str(name) for name in named]), rules, options or Options(), limit=limit)
+    return inspect(expand([str(name) for name in named]), rules, options or Options(), limit=limit, selection=selection)
 
 
 def check_frames(
-    batches: Iterable[pa.RecordBatch], *, rules: Sequence[Rule] = RULES, limit: int = MAX_FINDINGS
+    batches: Iterable[pa.RecordBatch],
+    *,
+    rules: Sequence[Rule] = RULES,
+    limit: int = MAX_FINDINGS,
+    selection: Selection = EVERYTHING,
 ) -> Inspection:
     """Check frames that are there already, such as those of a Parquet file; in the order of their ``frame`` column."""
-    checker = Checker(rules, limit=limit)
+    checker = Checker(rules, limit=limit, selection=selection)
     frames = 0
     for batch in batches:
         frames += batch.num_rows
@@ -77,12 +85,13 @@ def inspect(
     options: Options,
     *,
     limit: int = MAX_FINDINGS,
+    selection: Selection = EVERYTHING,
     watch: Callable[[FrameReader], Callable[[], None]] | None = None,
 ) -> Inspection:
     """Check captures that are found already; ``watch`` is told how far it has come."""
     reader = reader_of(inputs, options)
     advance = watch(reader) if watch is not None else _nothing
-    checker = Checker(rules, limit=limit)
+    checker = Checker(rules, limit=limit, selection=selection)
     for batch in reader:
         advance()
         checker.fold(batch)
@@ -92,7 +101,7 @@ def inspect(
 
 def reader_of(inputs: Sequence[Input], options: Options) -> FrameReader:
     """Return a reader of the frames as rules need them."""
-    return FrameReader(inputs, dataclasses.replace(options, columns=COLUMNS))
+    return FrameReader(inputs, dataclasses.replace(options, columns=COLUMNS, inspect=True))
 
 
 def _nothing() -> None:
@@ -101,5 +110,11 @@ def _nothing() -> None:
 
 def _inspection(checker: Checker, frames: int, report: Report) -> Inspection:
     return Inspection(
-        checker.findings, list(checker.tallies.values()), frames, checker.connections, checker.left_out, report
+        findings=checker.findings,
+        tallies=list(checker.tallies.values()),
+        frames=frames,
+        connections=checker.connections,
+        left_out=checker.left_out,
+        hidden=checker.hidden,
+        report=report,
     )

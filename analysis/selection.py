@@ -1,86 +1,82 @@
-"""Which rules to check, and which findings to tell of."""
+"""Which rules to check, and which violations to tell of. Knows names and thresholds; must not know how checks work."""
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from analysis.rules import RULES
+from analysis.rules import RULES, Rule
 from analysis.rules.model import Severity
 from dissector.errors import UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from analysis.inspection import Inspection
-    from analysis.rules import Rule
-    from dissector.capture import Input
-    from dissector.run import Options
-
-
-def rules_of(text: str | None) -> tuple[Rule, ...]:
+def rules_of(text: str | None, option: str = "--rules") -> tuple[Rule, ...]:
     """Read a list of rules and groups; None: all."""
     if text is None:
         return RULES
     names = [name.strip().upper() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"{option}: give at least one rule or group, such as SEQ-01 or SNP")
     known = {*(rule.id for rule in RULES), *(rule.group for rule in RULES)}
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name, sorted(known), 1)
-            raise UsageError(
-                f"--rules: no rule {name!r} ({f'did you mean {close[0]}?' if close else 'docs/rules.md lists them'})"
-            )
-    if not names:
-        raise UsageError("--rules: give at least one rule or group")
+            raise UsageError(f"{option}: no rule {name!r} ({hint(name)})")
     return tuple(rule for rule in RULES if rule.id in names or rule.group in names)
+
+
+def hint(name: str) -> str:
+    """Return what somebody may have meant who asked for a rule that is not there."""
+    known = sorted({*(rule.id for rule in RULES), *(rule.group for rule in RULES)})
+    close = difflib.get_close_matches(name.upper()[:40], known, 1)
+    return f"did you mean {close[0]}?" if close else "uprscope explain rules lists them"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which findings to tell of."""
+    """Which violations become findings. What is not chosen is counted, by the reason."""
 
-    severity: str = "info"
-    connection: str | None = None  #: number or id
+    severity: Severity = Severity.INFO  #: at least this bad
+    connection: str | None = None  #: its number in listings, or its id
     vbucket: int | None = None
+    known: frozenset[str] = frozenset()  #: findings of before
+    only: frozenset[str] | None = None  #: these findings and no others; None: any
 
-    def choose(
-        self, inspection: Inspection, inputs: Sequence[Input], options: Options, known: frozenset[str] = frozenset()
-    ) -> None:
-        """Take away what was not asked for, and what is ``known``."""
-        worst = Severity(self.severity).rank
-        connection = self._connection(inputs, options)
-        inspection.findings = [
-            finding
-            for finding in inspection.findings
-            if finding.severity.rank <= worst
-            and finding.id not in known
-            and connection in (None, finding.connection)
-            and self.vbucket in (None, finding.vbucket)
-        ]
+    def __post_init__(self) -> None:
+        name = self.connection
+        if name is not None and not self.is_number and not _is_id(name):
+            raise UsageError(f"--connection {name}: give its number in listings, or its id of 16 digits")
+        if self.vbucket is not None and not 0 <= self.vbucket <= 0xFFFF:
+            raise UsageError(f"--vbucket {self.vbucket}: vbuckets are 0 to 65535")
 
-    def _connection(self, inputs: Sequence[Input], options: Options) -> str | None:
-        """Return the id of the connection that was asked for."""
-        if self.connection is None or not (self.connection.isascii() and self.connection.isdigit()):
-            return self.connection
-        if len(self.connection) == 16:
-            return self.connection
-        return numbered(inputs, options, int(self.connection))
+    @property
+    def is_number(self) -> bool:
+        """Tell whether the connection is given by its number."""
+        name = self.connection
+        return name is not None and name.isascii() and name.isdigit() and len(name) < 16
+
+    def place(self, names: list[str]) -> int:
+        """Return where the connection is among all, in the order they came up; -1: not yet there."""
+        if self.connection is None:
+            return -1
+        if self.is_number:
+            return int(self.connection) - 1
+        return names.index(self.connection.lower()) if self.connection.lower() in names else -1
+
+    def confirm(self, names: list[str]) -> None:
+        """Complain, when everything was read, about a connection that was not there."""
+        if self.connection is None or 0 <= self.place(names) < len(names):
+            return
+        there = {0: "no connection has frames", 1: "the only connection is 1"}
+        known = there.get(len(names), f"connections are 1 to {len(names)}")
+        raise UsageError(f"--connection {self.connection}: no such connection ({known})")
+
+    def keeps(self, name: str) -> bool:
+        """Tell whether a finding of this name is wanted."""
+        return name not in self.known and (self.only is None or name in self.only)
 
 
-def numbered(inputs: Sequence[Input], options: Options, number: int) -> str:
-    """Return the id of the connection that has this number in listings."""
-    import dataclasses  # noqa: PLC0415 - only for those who give a number
+def _is_id(text: str) -> bool:
+    return len(text) == 16 and all(character in "0123456789abcdef" for character in text.lower())
 
-    from dissector.choice import Numbering  # noqa: PLC0415
-    from dissector.pipeline import FrameReader  # noqa: PLC0415
 
-    numbering = Numbering()
-    for batch in FrameReader(inputs, dataclasses.replace(options, columns=frozenset(("connection", "time_ns")))):
-        numbering.see(batch)
-        if len(numbering.numbers) >= number:
-            break
-    for name, each in numbering.numbers.items():
-        if each == number:
-            return name
-    raise UsageError(f"--connection {number}: there are {len(numbering.numbers)} connections")
+EVERYTHING = Selection()

@@ -1,126 +1,130 @@
-"""Findings for people: a table of the rules, then each finding with its explanation and the frames around it."""
+"""Findings for people: each rule once with what it is about, then its findings with the frames that prove them.
+
+Knows findings and lines of frames; must not know how either is come by. Whatever a capture or a file's name brings
+along is escaped: frames by the listing, names here.
+"""
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from analysis.formats import guilty_place
 from analysis.rules import RULE_BY_ID
-from analysis.rules.model import REASONS, Severity
+from analysis.totals import styled
+from dissector.explain.page import TIE
 from dissector.listing import Listing
+from dissector.terminal import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from analysis.findings import Finding, Tally
-    from analysis.inspection import Inspection
-    from analysis.rules import Rule
+    from analysis.findings import Finding, FrameRef
     from analysis.transcript import Transcript
     from dissector.terminal import Terminal
 
-_HEADINGS = ("rule", "severity", "verdict", "checked", "violated", "unknown")
-_INDENT = "    "
-
-
-def summary(inspection: Inspection, rules: Sequence[Rule], terminal: Terminal, *, everything: bool) -> Iterator[str]:
-    """Give out the lines of the summary."""
-    told = [tally for tally in inspection.tallies if everything or tally.verdict in ("violated", "unknown")]
-    by_id = {rule.id: rule for rule in rules}
-    yield (
-        f"{inspection.frames:,} frames on {inspection.connections:,} connections, {len(inspection.tallies)} rules: "
-        f"{_counts(inspection.tallies)}"
-    )
-    if told:
-        yield ""
-        yield from _table(told, by_id, terminal)
-    reasons = sorted({reason for tally in told for reason in tally.unknown})
-    if reasons:
-        yield ""
-        yield from terminal.wrap("unknown: " + "; ".join(f"{name}: {REASONS[name]}" for name in reasons))
-
-
-def _counts(tallies: Sequence[Tally]) -> str:
-    words = {"violated": "violated", "unknown": "undecided", "holds": "held", "unchecked": "with nothing to check"}
-    counts = {verdict: sum(tally.verdict == verdict for tally in tallies) for verdict in words}
-    return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]) or "none"
-
-
-def _table(tallies: Sequence[Tally], rules: dict[str, Rule], terminal: Terminal) -> Iterator[str]:
-    rows = []
-    for tally in tallies:
-        rule = rules[tally.rule]
-        reasons = ", ".join(sorted(tally.unknown))
-        unknown = f"{tally.undecided:,}" + (f" ({reasons})" if reasons else "")
-        numbers = (f"{tally.checked:,}", f"{tally.violated:,}", unknown)
-        rows.append(((tally.rule, rule.severity.value, tally.verdict, *numbers), rule.title))
-    widths = [max(len(_HEADINGS[at]), *(len(row[at]) for row, _ in rows)) for at in range(len(_HEADINGS))]
-    heading = "  ".join(_aligned(at, text, widths[at]) for at, text in enumerate(_HEADINGS))
-    yield terminal.heading(f"{heading}  what must hold")
-    for row, title in rows:
-        cells = [_aligned(at, text, widths[at]) for at, text in enumerate(row)]
-        if row[2] == "violated":
-            cells[2] = _styled(terminal, Severity(row[1]), cells[2])
-        yield "  ".join([*cells, title])
-
-
-def _aligned(at: int, text: str, width: int) -> str:
-    return text.rjust(width) if at in (3, 4) else text.ljust(width)
-
-
-def _styled(terminal: Terminal, severity: Severity, text: str) -> str:
-    if severity is Severity.ERROR:
-        return terminal.error(text)
-    return terminal.warning(text) if severity is Severity.WARNING else terminal.name(text)
+_PAUSE_NS = 5_000_000_000  #: silence that is worth a line
+_ROLES = 16  #: columns that the names of evidence may take
 
 
 def findings(
-    shown: Sequence[Finding], transcript: Transcript, terminal: Terminal, hidden: dict[str, int]
+    shown: Sequence[Finding], transcript: Transcript, terminal: Terminal, hidden: dict[str, int] | None = None
 ) -> Iterator[str]:
     """Give out the lines of findings; ``hidden`` counts, by rule, those that are not shown."""
-    listing = Listing(terminal, transcript.numbering)
-    for at, finding in enumerate(shown):
+    left = dict(hidden or {})
+    groups = [list(group) for _, group in groupby(shown, key=lambda finding: (finding.rule, finding.severity))]
+    for number, group in enumerate(groups):
         yield ""
-        yield from _finding(finding, transcript, terminal, listing)
-        following = shown[at + 1].rule if at + 1 < len(shown) else None
-        if following != finding.rule and hidden.get(finding.rule):
+        yield from _rule(group[0], terminal)
+        width = max(len(role) for finding in group for role in _roles(finding.frames).values())
+        for at, finding in enumerate(group):
             yield ""
-            yield terminal.dim(f"… and {hidden[finding.rule]:,} more of {finding.rule} (--limit 0 shows all)")
+            yield from _finding(finding, transcript, terminal, width, heading=not at)
+        rule = group[0].rule
+        if rule in left and all(later[0].rule != rule for later in groups[number + 1 :]):
+            yield ""
+            yield terminal.dim(f"  … and {left[rule]:,} more of {rule} (--limit 0 shows all)")
 
 
-def _finding(finding: Finding, transcript: Transcript, terminal: Terminal, listing: Listing) -> Iterator[str]:
-    severity = _styled(terminal, finding.severity, finding.severity.value)
-    yield f"{severity} {terminal.heading(finding.id)}  {finding.title}"
-    yield from terminal.wrap(_capitalized(finding.sentence) + ".", "  ")
-    yield from terminal.wrap(_where(finding, transcript), "  ")
+def _rule(finding: Finding, terminal: Terminal) -> Iterator[str]:
+    """Say what a rule is about."""
+    severity = styled(terminal, finding.severity, finding.severity.value)
+    yield f"{severity} {terminal.heading(finding.rule)} {finding.title}"
     rule = RULE_BY_ID.get(finding.rule)
-    if rule is not None and rule.source:
-        bugs = f" Bugs of this kind: {', '.join(rule.bugs)}." if rule.bugs else ""
-        yield from (terminal.dim(line) for line in terminal.wrap(f"Source: {rule.source}.{bugs}", "  "))
+    if rule is None:
+        return
+    parts = [_sentence(rule.doc)]
+    if rule.source:
+        parts.append(_sentence(f"Source: {rule.source}"))
+    if rule.bugs:
+        parts.append(f"Bugs of this kind: {', '.join(rule.bugs)}.")
+    parts.append(f"More: uprscope explain {rule.id}".replace(" ", TIE))
+    yield from (terminal.dim(line.replace(TIE, " ")) for line in terminal.wrap(" ".join(parts), "  "))
+
+
+def _finding(
+    finding: Finding, transcript: Transcript, terminal: Terminal, width: int, *, heading: bool
+) -> Iterator[str]:
+    sentence = f"{finding.id}  {_sentence(finding.sentence)}"
+    first, *rest = terminal.wrap(sentence, "  ", "    ")
+    yield first.replace(finding.id, terminal.heading(finding.id), 1)
+    yield from rest
+    yield from terminal.wrap(_where(finding, transcript), "    ")
+    for line in lines_of(finding, transcript, terminal, min(width, _ROLES), heading=heading):
+        yield f"    {line}"
+    yield terminal.dim(f"    Wireshark: {finding.display_filter()}")
+
+
+def lines_of(
+    finding: Finding, transcript: Transcript, terminal: Terminal, width: int, *, heading: bool = True
+) -> Iterator[str]:
+    """Give out a finding's transcript: the frames around the guilty one and those that prove it, with their parts.
+
+    Parts have ``width`` columns in front of the frames.
+    """
     rows = transcript.of(finding)
-    if rows:
-        yield _INDENT + listing.heading().lstrip()
-    roles = {frame.frame: frame.role for frame in reversed(finding.frames)}
-    before: int | None = None
+    listing = Listing(terminal, transcript.numbering)
+    roles = _roles(finding.frames)
+    if rows and heading:
+        yield " " * (width + 3) + listing.heading()
+    before: dict[str, Any] | None = None
     for row in rows:
-        if before is not None and row["frame"] > before + 1 and _apart(rows, row):
-            yield terminal.dim(f"{_INDENT}  ⋮") if terminal.unicode else f"{_INDENT}  :"
-        before = row["frame"]
-        yield _marked(listing.line(row), roles.get(row["frame"]), terminal)
-    yield terminal.dim(f"  Wireshark: {finding.display_filter()}")
+        if before is not None:
+            between = _between(before, row, transcript)
+            if between:
+                yield terminal.dim(f"{'':{width}} {'⋮' if terminal.unicode else ':'}      {between}")
+        before = row
+        yield _margin(roles.get(row["frame"]), width, terminal) + listing.line(row)
 
 
-def _apart(rows: Sequence[dict[str, Any]], row: dict[str, Any]) -> bool:
-    """Tell whether frames are left out before a row: those of other connections do not count."""
-    at = rows.index(row)
-    return at > 0 and row["frame"] - rows[at - 1]["frame"] > 1
+def _roles(frames: Sequence[FrameRef]) -> dict[int, str]:
+    """Return what each frame is to the finding; nothing for the guilty one, whatever else it is."""
+    roles: dict[int, str] = {}
+    for frame in frames[1:]:
+        name = frame.role.replace("_", " ")
+        roles[frame.frame] = f"{roles[frame.frame]}, {name}" if frame.frame in roles else name
+    roles[frames[0].frame] = ""
+    return roles
 
 
-def _marked(line: str, role: str | None, terminal: Terminal) -> str:
-    if role == "guilty":
-        return terminal.error("  ▶ " if terminal.unicode else "  > ") + line
-    if role is not None:
-        return terminal.warning("  • " if terminal.unicode else "  * ") + line
-    return _INDENT + line
+def _margin(role: str | None, width: int, terminal: Terminal) -> str:
+    if role is None:
+        return " " * (width + 3)
+    marks = ("▶", "•") if terminal.unicode else (">", "*")
+    mark = terminal.warning(marks[1]) if role else terminal.error(marks[0])
+    return f"{role[:width]:>{width}} {mark} "
+
+
+def _between(before: dict[str, Any], row: dict[str, Any], transcript: Transcript) -> str:
+    """Say what is left out between two frames of a connection, or how long nothing happened."""
+    if before["connection"] != row["connection"]:
+        return ""
+    left_out = transcript.place[row["frame"]] - transcript.place[before["frame"]] - 1
+    pause = row["time_ns"] - before["time_ns"]
+    if left_out > 0:
+        frames = f"{left_out:,} frame{'s' if left_out > 1 else ''}"
+        return f"{frames} in {pause / 1e9:,.1f} s" if pause >= 100_000_000 else frames
+    return f"{pause / 1e9:,.1f} s of silence" if pause >= _PAUSE_NS else ""
 
 
 def _where(finding: Finding, transcript: Transcript) -> str:
@@ -128,17 +132,19 @@ def _where(finding: Finding, transcript: Transcript) -> str:
     parts = [f"Connection {number} ({finding.connection})" if number else f"Connection {finding.connection}"]
     row = transcript.rows.get(finding.guilty.frame)
     if row is not None:
-        parts[0] += f" from {row['src']}:{row['sport']} to {row['dst']}:{row['dport']}"
+        source, target = (f"{row[name]}:{row[port]}" for name, port in (("src", "sport"), ("dst", "dport")))
+        parts[0] += f", {source} to {target}"
     if finding.vbucket is not None:
-        stream = f" stream id {finding.stream_id}" if finding.stream_id else ""
+        stream = f", stream id {finding.stream_id}" if finding.stream_id else ""
         parts.append(f"vbucket {finding.vbucket}{stream}")
-    parts.append(guilty_place(finding))
+    parts.append(safe_text(guilty_place(finding)))
     text = ", ".join(parts) + "."
     if finding.echoes:
         last = f", the last in frame {finding.last_echo.frame}" if finding.last_echo is not None else ""
-        text += f" {finding.echoes:,} more like it go back to the same cause{last}."
+        goes = "goes" if finding.echoes == 1 else "go"
+        text += f" {finding.echoes:,} more like it {goes} back to the same cause{last}."
     return text
 
 
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

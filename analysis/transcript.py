@@ -1,4 +1,8 @@
-"""Frames around findings, as lines: the guilty ones marked. Reads the captures again, and only as far as needed."""
+"""Frames around findings, as rows: those that prove a finding, and their neighbours on the connection.
+
+Reads the captures again, and only as far as needed: frames are not kept while rules are checked. Must not know how
+frames are shown.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from dissector.choice import Numbering
 from dissector.pipeline import FrameReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from analysis.findings import Finding
     from dissector.capture import Input
@@ -28,6 +32,7 @@ class Transcript:
 
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
+        self.place: dict[int, int] = {}  #: of each of them: how many frames of its connection come before
         self.numbering = Numbering()
         self.around: dict[int, list[int]] = defaultdict(list)  #: guilty frame to the frames to show with it
 
@@ -37,13 +42,22 @@ class Transcript:
         return [self.rows[number] for number in sorted(wanted) if number in self.rows]
 
 
-def read(inputs: Sequence[Input], options: Options, findings: Sequence[Finding]) -> Transcript:
-    """Gather what the findings' transcripts need."""
+def read(
+    inputs: Sequence[Input],
+    options: Options,
+    findings: Sequence[Finding],
+    watch: Callable[[FrameReader], Callable[[], None]] | None = None,
+) -> Transcript:
+    """Gather what the findings' transcripts need; ``watch`` is told how far it has come."""
     found = Transcript()
     if not findings:
         return found
     gatherer = _Gatherer(found, findings)
-    for batch in FrameReader(inputs, options):
+    reader = FrameReader(inputs, options)
+    advance = watch(reader) if watch is not None else None
+    for batch in reader:
+        if advance is not None:
+            advance()
         found.numbering.see(batch)
         if gatherer.take(batch):
             break
@@ -55,52 +69,71 @@ class _Gatherer:
 
     def __init__(self, found: Transcript, findings: Sequence[Finding]) -> None:
         self._found = found
-        self._guilty: dict[str, set[int]] = defaultdict(set)
-        for finding in findings:
-            self._guilty[finding.connection].add(finding.guilty.frame)
         self._wanted = np.array(sorted({frame.frame for each in findings for frame in each.frames}), np.int64)
+        self._guilty = np.array(sorted({each.guilty.frame for each in findings}), np.int64)
+        self._connections = {each.connection for each in findings}
         self._last = int(self._wanted[-1])
-        self._tails: dict[str, list[Row]] = {}  #: the last rows of each connection before the batch
+        self._seen: dict[str, int] = defaultdict(int)  #: frames of each connection before the batch
+        self._tails: dict[str, list[tuple[int, Row]]] = {}  #: the last rows of each connection before the batch
         self._owed: dict[str, list[tuple[int, int]]] = {}  #: guilty frames and how many rows they still want
 
     def take(self, batch: pa.RecordBatch) -> bool:
         """Take a batch; tell whether everything is there."""
+        if not batch.num_rows:
+            return False
         frame = batch.column("frame").to_numpy()
-        self._keep(batch, np.flatnonzero(np.isin(frame, self._wanted)))
+        wanted, guilty = np.isin(frame, self._wanted), np.isin(frame, self._guilty)
         connection = batch.column("connection").dictionary_encode()
         names = connection.dictionary.to_pylist()
         codes = connection.indices.to_numpy(zero_copy_only=False)
-        for code, name in enumerate(names):
-            if name in self._guilty:
-                self._neighbours(batch, name, np.flatnonzero(codes == code), frame)
+        order = np.argsort(codes, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+            name = names[codes[rows[0]]]
+            if name in self._connections or wanted[rows].any():
+                self._connection(batch, name, rows, wanted[rows], guilty[rows])
+            self._seen[name] += len(rows)
         return int(frame[-1]) >= self._last and not any(self._owed.values())
 
-    def _keep(self, batch: pa.RecordBatch, rows: np.ndarray[Any, Any]) -> list[Row]:
-        kept: list[Row] = batch.take(pa.array(rows)).to_pylist() if len(rows) else []
-        for row in kept:
-            self._found.rows[row["frame"]] = row
-        return kept
-
-    def _neighbours(
-        self, batch: pa.RecordBatch, name: str, rows: np.ndarray[Any, Any], frame: np.ndarray[Any, Any]
+    def _connection(
+        self,
+        batch: pa.RecordBatch,
+        name: str,
+        rows: np.ndarray[Any, Any],
+        wanted: np.ndarray[Any, Any],
+        guilty: np.ndarray[Any, Any],
     ) -> None:
-        around = self._found.around
-        for guilty, count in self._owed.pop(name, []):
-            kept = self._keep(batch, rows[:count])
-            around[guilty] += [row["frame"] for row in kept]
+        """Take the rows of one connection."""
+        around, seen = self._found.around, self._seen[name]
+        self._keep(batch, rows, np.flatnonzero(wanted), seen)
+        for number, count in self._owed.pop(name, []):
+            kept = self._keep(batch, rows, np.arange(min(count, len(rows))), seen)
+            around[number] += kept
             if len(kept) < count:
-                self._owed.setdefault(name, []).append((guilty, count - len(kept)))
-        for at in np.flatnonzero(np.isin(frame[rows], sorted(self._guilty[name]))).tolist():
-            guilty = int(frame[rows[at]])
-            near = self._keep(batch, rows[max(at - NEIGHBOURS, 0) : at + 1 + NEIGHBOURS])
-            missing = NEIGHBOURS - at
-            if missing > 0:
-                for row in self._tails.get(name, [])[-missing:]:
-                    self._found.rows[row["frame"]] = row
-                    around[guilty].append(row["frame"])
-            around[guilty] += [row["frame"] for row in near]
+                self._owed.setdefault(name, []).append((number, count - len(kept)))
+        for at in np.flatnonzero(guilty).tolist():
+            near = np.arange(max(at - NEIGHBOURS, 0), min(at + 1 + NEIGHBOURS, len(rows)))
+            number = batch.column("frame")[int(rows[at])].as_py()
+            for place, row in self._tails.get(name, [])[-(NEIGHBOURS - at) :] if at < NEIGHBOURS else []:
+                self._add(place, row)
+                around[number].append(row["frame"])
+            around[number] += self._keep(batch, rows, near, seen)
             behind = len(rows) - 1 - at
             if behind < NEIGHBOURS:
-                self._owed.setdefault(name, []).append((guilty, NEIGHBOURS - behind))
+                self._owed.setdefault(name, []).append((number, NEIGHBOURS - behind))
+        places = range(max(len(rows) - NEIGHBOURS, 0), len(rows))
         tail = batch.take(pa.array(rows[-NEIGHBOURS:])).to_pylist()
-        self._tails[name] = [*self._tails.get(name, []), *tail][-NEIGHBOURS:]
+        kept_tail = [(seen + at, row) for at, row in zip(places, tail, strict=True)]
+        self._tails[name] = [*self._tails.get(name, []), *kept_tail][-NEIGHBOURS:]
+
+    def _keep(
+        self, batch: pa.RecordBatch, rows: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any], seen: int
+    ) -> list[int]:
+        """Keep some of a connection's rows; return their numbers."""
+        taken: list[Row] = batch.take(pa.array(rows[chosen])).to_pylist() if len(chosen) else []
+        for at, row in zip(chosen.tolist(), taken, strict=True):
+            self._add(seen + at, row)
+        return [row["frame"] for row in taken]
+
+    def _add(self, place: int, row: Row) -> None:
+        self._found.rows[row["frame"]] = row
+        self._found.place[row["frame"]] = place

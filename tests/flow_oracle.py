@@ -12,8 +12,9 @@ SECOND = 1_000_000_000
 NEVER = 1 << 62
 HEADER = 24
 EARLY = "upr"
-BACK = {0x55: 3, 0x56: 8, 0x57: 1, 0x60: 2}  # bytes that were once miscounted
+DRIFTS = (2, 3, 8, 1)  # bytes by which a prepare, a stream end with a stream id, a V2.1 marker, a mutation was off
 NOOP, CONTROL, ACK, OPEN = 0x5C, 0x5E, 0x5D, 0x50
+STREAM_END, MARKER, MUTATION, PREPARE = 0x55, 0x56, 0x57, 0x60
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Connection:
         if opened is not None and not opened["open_flags"] & 1:
             self.producer = opened["direction"]
         before = rows[: rows.index(opened)] if opened else rows
-        self.unopened = any(counts(row) or row["opcode"] in (ACK, NOOP) and not row["response"] for row in before)
+        self.unopened = any(counts(row) or (row["opcode"] in (ACK, NOOP) and not row["response"]) for row in before)
         self.sides: tuple[list[Row], list[Row]] = ([], [])
         for row in rows:
             row["acked"] = -1 if row["acked_offset"] is None else row["acked_offset"]
@@ -56,9 +57,7 @@ class Connection:
         for row in self.consuming:
             if row["opcode"] == CONTROL and not row["response"]:
                 questions[row["opaque"]].append(row)
-        asked = [
-            r["end_offset"] for each in questions.values() for r in each if r["key"] == b"connection_buffer_size"
-        ]
+        asked = [r["end_offset"] for each in questions.values() for r in each if r["key"] == b"connection_buffer_size"]
         refused, changes = [], []
         for row in self.sending:
             if row["opcode"] == CONTROL and row["response"] and questions[row["opaque"]]:
@@ -91,17 +90,49 @@ def books(rows: list[Row]) -> Books:
     found = Books()
     connection = Connection(rows)
     acks = [row for row in connection.consuming if row["opcode"] == ACK and not row["response"]]
-    _send(connection, acks, found)
-    _receive(connection, acks, found)
+    _send(connection, acks, found, _receive(connection, acks, found))
     return found
+
+
+def _drift(row: Row) -> int:
+    """Which of the messages that were once miscounted it is, from 0."""
+    if row["opcode"] == PREPARE:
+        return 0
+    if row["opcode"] == STREAM_END and row["stream_id"] is not None:
+        return 1
+    if row["opcode"] == MARKER and row["marker_version"] == 1:
+        return 2
+    return 3 if row["opcode"] == MUTATION else -1
 
 
 def _amount(ack: Row) -> int:
     return max(-1 if ack["buffer_bytes"] is None else ack["buffer_bytes"], 0)
 
 
-def _send(connection: Connection, acks: list[Row], found: Books) -> None:
+@dataclass
+class Rest:
+    """A producer at rest."""
+
+    low: int
+    window: int
+    quiet: int
+    guilty: int
+
+
+@dataclass
+class Received:
+    """What the consumer has given back in the end."""
+
+    position: int
+    window: int
+    floor: list[int]
+    #: After each ack with a window: what was left, and the messages of each kind by then.
+    left: list[tuple[int, list[int]]]
+
+
+def _send(connection: Connection, acks: list[Row], found: Books, received: Received) -> None:
     """Go through the producer's messages as it sent them."""
+    rests: list[Rest] = []
     changes, known = list(connection.changes), 0
     window, unacked, least, top, largest = -1, 0, 0, -1, 0
     freed = changed = latest = 0
@@ -110,7 +141,8 @@ def _send(connection: Connection, acks: list[Row], found: Books) -> None:
 
     def ack_comes(ack: Row, doubt: int) -> None:
         nonlocal unacked, least, freed
-        unacked = max(0, unacked - _amount(ack))
+        if window >= 0:  # without a window, acks are ignored
+            unacked = max(0, unacked - _amount(ack))
         if window > 0:
             if _amount(ack) and least >= window and last is not None:
                 waited = max(0, ack["time_ns"] - max(freed, last["time_ns"]))
@@ -118,27 +150,31 @@ def _send(connection: Connection, acks: list[Row], found: Books) -> None:
             least = max(0, least - _amount(ack))
             if _amount(ack):
                 freed = max(freed, ack["time_ns"])
+            for rest in rests:
+                rest.low = min(rest.low, least)
 
     for row in connection.sending:
         while changes and row["end_offset"] > changes[0][0]:
             _, size, changed = changes.pop(0)
             if window <= 0 or size <= 0:
                 least, slack, slack_until = 0, 0, -1
-            window, freed = size, max(freed, changed)
+            window, freed, rests = size, max(freed, changed), []
         if not counts(row):
             continue
         top = max(top, row["acked"])
         doubt, heard_something = connection.doubt(row, top), False
         size = row["flow_bytes"]
         time = max(latest, row["time_ns"])
-        if slack_until >= 0 and last is not None and time <= slack_until + 0 and False:
-            pass
         while known < len(acks) and acks[known]["end_offset"] <= top:
             if window > 0 and _amount(acks[known]) > least:
                 slack, slack_until = 0, time + SECOND
             ack_comes(acks[known], doubt)
             known, heard_something = known + 1, True
         if window > 0:
+            quiet = row["time_ns"] - max(last["time_ns"], changed) if last is not None else 0
+            if quiet > 10 * SECOND and not doubt and least < window:
+                guilty = acks[known - 1] if known else last
+                rests.append(Rest(least, window, quiet, guilty["start_offset"] if guilty else -1))
             early = row["dialect"] == EARLY
             largest = max(largest, size) if early else largest
             full = window + (largest if early else 0) + slack
@@ -152,7 +188,7 @@ def _send(connection: Connection, acks: list[Row], found: Books) -> None:
         _, size, changed = changes.pop(0)
         if window <= 0 or size <= 0:
             least = 0
-        window, freed = size, max(freed, changed)
+        window, freed, rests = size, max(freed, changed), []
     if window <= 0 or last is None:
         return
     producer, consumer = connection.sending, connection.consuming
@@ -165,20 +201,59 @@ def _send(connection: Connection, acks: list[Row], found: Books) -> None:
     if least >= window:
         waited = max(0, end - max(freed, last["time_ns"]))
         found.stalls.append((last["start_offset"], last["start_offset"], least, window, waited, doubt))
+    rests = [rest for rest in rests if rest.low * 5 >= rest.window]
+    quiet = end - last["time_ns"]
+    if quiet <= 10 * SECOND and not rests:
+        return
+    top = max([acked, *(ack["acked"] for ack in acks)])
+    there = [row for row in producer if counts(row) and row["end_offset"] <= top]
+    left = min(max(0, sum(row["flow_bytes"] for row in there) - received.position), least)
+    drift, count = (
+        (0, 0) if quiet <= 10 * SECOND or received.window <= 0 else _miscount(left, there, received, producer)
+    )
+    if rests and not drift:
+        rest = rests[0]
+        found.rests.append((rest.guilty, rest.low, rest.window, rest.quiet, 0, 0, doubt))
+    elif least < window:
+        guilty = acks[-1] if acks else last
+        found.rests.append((guilty["start_offset"], left, window, quiet, drift, count, doubt))
 
 
-def _receive(connection: Connection, acks: list[Row], found: Books) -> None:
+def _miscount(left: int, there: list[Row], received: Received, producer: list[Row]) -> tuple[int, int]:
+    """Tell which kind of message explains what is left."""
+    sums, total = {0}, 0
+    for row in producer:
+        if counts(row):
+            total += row["flow_bytes"]
+            sums.add(total)
+    for kind, each in enumerate(DRIFTS):
+        number = sum(_drift(row) == kind for row in there) - received.floor[kind]
+        history = [(numbers[kind] if rest else -1, rest) for rest, numbers in received.left]
+        if not history or left <= 0 or number < 3 or number * each != left:
+            continue
+        count, rest = history[-1]
+        before = [entry for entry in history if entry[0] != count]
+        shown = bool(before) and before[-1][1] > 0 and before[-1][0] * each == before[-1][1]
+        if rest > 0 and count * each == rest and (shown or received.position not in sums):
+            return kind + 1, number
+    return 0, 0
+
+
+def _receive(connection: Connection, acks: list[Row], found: Books) -> Received:
     """Go through the acks as the consumer sent them."""
     messages = [row for row in connection.sending if counts(row)]
     noops = [row["end_offset"] for row in connection.sending if row["opcode"] == NOOP and not row["response"]]
     changes = list(connection.changes)
     window, back, position, top, noops_before = -1, 0, 0, -1, 0
+    floor, history = [0] * len(DRIFTS), []
     for ack in acks:
         top = max(top, ack["acked"])
         while changes and top >= changes[0][0]:
             offset, size, _ = changes.pop(0)
             if window <= 0 or size <= 0:
-                position = max(position, sum(m["flow_bytes"] for m in messages if m["end_offset"] <= offset))
+                there = [message for message in messages if message["end_offset"] <= offset]
+                position = max(position, sum(message["flow_bytes"] for message in there))
+                floor = [sum(_drift(message) == kind for message in there) for kind in range(len(DRIFTS))]
             window = size
         arrived = sum(message["flow_bytes"] for message in messages if message["end_offset"] <= top)
         number = sum(end <= top for end in noops)
@@ -191,6 +266,9 @@ def _receive(connection: Connection, acks: list[Row], found: Books) -> None:
             excess = max(0, amount - due)
             back += min(amount, due)
             before, position = position, min(position + amount, arrived)
+            there = [message for message in messages if message["end_offset"] <= top]
+            kinds = [sum(_drift(each) == kind for each in there) - floor[kind] for kind in range(len(DRIFTS))]
+            history.append((arrived - position, kinds))
             total = 0
             for message in messages:
                 total += message["flow_bytes"]
@@ -203,3 +281,4 @@ def _receive(connection: Connection, acks: list[Row], found: Books) -> None:
             connection.doubt(ack, top),
         )
         noops_before = number
+    return Received(position, window, floor, history)

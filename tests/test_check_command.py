@@ -304,7 +304,7 @@ def test_nothing_reaches_the_terminal_raw(tmp_path: Path, capsys: pytest.Capture
     assert r"key=\x1b[2J" in text
 
 
-# -------------------------------------------------------------------------------------------------------------- mistakes
+# ----------------------------------------------------------------------------------------------------------- mistakes
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_parquet(written: dict[str, Path], rows: list[dict[str, Any]]) -> None:
 
 
 def test_junit(written: dict[str, Path], rows: list[dict[str, Any]]) -> None:
-    suite = ET.fromstring(written["junit"].read_text())
+    suite = ET.fromstring(written["junit"].read_text())  # noqa: S314 - our own
     cases = suite.findall("testcase")
     assert [case.get("name", "")[:6] for case in cases] == ["SEQ-01", "SEQ-02"]
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
@@ -96,7 +96,7 @@ def test_junit(written: dict[str, Path], rows: list[dict[str, Any]]) -> None:
 
 def test_junit_skips_what_had_nothing_to_check() -> None:
     inspection = check("captures/03_noop.pcap", rules=rules_of("SEQ-02"))
-    suite = ET.fromstring(junit(inspection, rules_of("SEQ-02")))
+    suite = ET.fromstring(junit(inspection, rules_of("SEQ-02")))  # noqa: S314 - our own
     decided = inspection.tallies[0].held
     assert suite.get("skipped") == ("0" if decided else "1")
     assert len(suite.findall("testcase/skipped")) == (0 if decided else 1)
@@ -131,7 +131,18 @@ def test_no_findings_are_a_baseline_too(form: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"hello", b"a,b\n1,2\n", b"{", b"[1]", b'{"findings": 3}', b'{"id": "x"}', b"\xff\xfe", b"PAR1junk", b"<html/>", b"[" * 9999],
+    [
+        b"hello",
+        b"a,b\n1,2\n",
+        b"{",
+        b"[1]",
+        b'{"findings": 3}',
+        b'{"id": "x"}',
+        b"\xff\xfe",
+        b"PAR1junk",
+        b"<html/>",
+        b"[" * 9999,
+    ],
 )
 def test_what_is_no_baseline(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "odd"

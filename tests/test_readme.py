@@ -48,7 +48,7 @@ def transcript(block: str, folder: Path) -> str:
 
 def test_walk_throughs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     text = README.read_text()
-    assert len(_BLOCK.findall(text)) == 3
+    assert len(_BLOCK.findall(text)) >= 4
     fresh = _BLOCK.sub(lambda match: f"```console\n{transcript(match[1], tmp_path)}```", text)
     if request.config.getoption("--update-cases"):
         difference = difflib.unified_diff(text.splitlines(), fresh.splitlines(), "README.md", "now", lineterm="")
@@ -56,6 +56,15 @@ def test_walk_throughs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
         README.write_text(fresh)
         return
     assert fresh == text
+
+
+def test_examples_in_python_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own
+        assert capsys.readouterr().out
 
 
 def test_every_file_it_names_is_there() -> None:

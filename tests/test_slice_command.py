@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -55,34 +56,34 @@ def test_a_slice_shows_its_finding(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_only_what_it_takes_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Frame 69 comes right behind its evidence."""
     assert sliced(found(FEED)[0], tmp_path / "near.pcapng", FEED) == 0
-    assert "only the frames that prove it, and the set-up" in capsys.readouterr().err
+    assert "the frames that prove it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("unknown", "what"),
     [
         (NEVER, "only the frames"),
-        (col.lost_since_previous.true(), "everything on the connection from frame "),
+        (col.lost_since_previous.true(), "(the frames that prove it, those around|everything .* from frame )"),
         (col.lost_since_begin.true(), "everything on the connection up to the guilty frame"),
         (ALWAYS, "the whole connection"),
     ],
 )
 def test_more_is_kept_where_it_is_needed(unknown: Term, what: str, tmp_path: Path) -> None:
     """A rule that is undecided where bytes are missing since some point is shown by packets from there on only."""
-    far = Check("items", NEVER, "no", unknown=(Unknown("gap", unknown),), evidence=("last",))
-    rule = Rule("TST-01", Severity.ERROR, "nothing has a seqno", "It has not.", (far,))
-    sure = Rule("TST-01", Severity.ERROR, "nothing has a seqno", "It has not.", (replace(far, unknown=()),))
-    capture = "captures/broken/SEQ-01-backwards.pcapng"
-    inputs, options = expand([capture]), Options()
-    # One packet holds many items: take one whose evidence is in another packet, and not the packet before.
-    finding = next(
-        each
-        for each in inspect(inputs, (sure,), options).findings
-        if len(each.frames) > 1 and each.frames[0].packet_first > each.frames[1].packet_last + 1
-    )
+    check = Check("items", NEVER, "no", facts=("previous_seqno",), evidence=("last",))
+    sure = Rule("TST-01", Severity.ERROR, "nothing has a seqno", "It has not.", (check,))
+    inputs, options = expand(["captures/clean/modern.pcapng"]), Options()
+    # The one whose evidence is furthest away: nothing that is kept around the guilty frame reaches it.
+    findings = [each for each in inspect(inputs, (sure,), options).findings if len(each.frames) > 1]
+    finding = max(findings, key=lambda each: each.frames[0].frame - each.frames[1].frame)
+    assert finding.frames[0].frame - finding.frames[1].frame > 16
+    # With another item in between the evidence would be another.
+    other = col.previous_seqno.differs(finding.facts["previous_seqno"])
+    doubts = () if unknown is NEVER else (Unknown("gap", unknown | other),)
+    rule = replace(sure, checks=(replace(check, unknown=doubts),))
     with (tmp_path / "small.pcapng").open("wb") as stream:
         made = cut(inputs, options, finding, rule, needs_of(inputs, options, finding), stream)
-    assert made.what.startswith(what)
+    assert re.match(what, made.what)
     assert made.shown == (unknown is not ALWAYS)
     assert made.packets == sum(len(block) for block in CaptureReader(Input("x", tmp_path / "small.pcapng")))
 
@@ -97,7 +98,7 @@ def test_one_connection_with_handshake_and_set_up(tmp_path: Path, capsys: pytest
     assert "stream_request" in names
 
 
-def test_a_connection_over_several_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_connection_over_several_files(tmp_path: Path) -> None:
     """The evidence is in an earlier file than the guilty frame; names are in another order than times."""
     made = tmp_path / "ring.pcapng"
     assert cli.main(["generate", "--break", "SEQ-01/backwards", "--rotate", "10", "--mss", "100", "-o", str(made)]) == 0
@@ -111,7 +112,7 @@ def test_a_connection_over_several_files(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("options", [["--skip-messages", "14"], ["--mss", "1-200"], ["--ip", "6", "--link", "vlan"]])
-def test_rough_captures(options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rough_captures(options: list[str], tmp_path: Path) -> None:
     made = tmp_path / "made.pcap"
     wish = "SEQ-01/backwards@frame=40"
     assert cli.main(["generate", "--break", wish, *options, "-o", str(made)]) == 0
@@ -141,8 +142,8 @@ def test_wireshark_reads_it(tmp_path: Path) -> None:
     comments = [comment for _, _, comment in lines]
     assert comments[0] == "handshake"
     assert any(comment.startswith(f"{finding}: last") for comment in comments)
-    assert comments[-1].startswith(f"{finding}: ")
-    assert "(frame 69)" in comments[-1]
+    (guilty,) = [comment for comment in comments if comment.endswith("(frame 69)")]
+    assert guilty.startswith(f"{finding}: ")
 
 
 @pytest.mark.parametrize(
@@ -154,9 +155,7 @@ def test_wireshark_reads_it(tmp_path: Path) -> None:
         ("\x1b[2J", "\\x1b[2J: no name of a finding"),
     ],
 )
-def test_findings_that_are_not_there(
-    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_findings_that_are_not_there(name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sliced(name, tmp_path / "small.pcapng", FEED) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 from typing import IO, TYPE_CHECKING
@@ -11,12 +12,12 @@ from dissector.errors import UsageError
 from dissector.terminal import Terminal, one_line
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from analysis.findings import Finding
     from analysis.inspection import Inspection
     from analysis.rules import Rule
+    from analysis.totals import Totals
     from dissector.capture import Input
     from dissector.pipeline import FrameReader
     from dissector.run import Options
@@ -52,9 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--severity", choices=SEVERITIES, default="warning", help="findings at least this bad (default: warning)"
     )
     chosen.add_argument("--connection", metavar="C", help="findings of this connection: its number or its id")
-    chosen.add_argument("--vbucket", type=int, metavar="N", help="findings of this vbucket")
+    chosen.add_argument("--vbucket", type=_number, metavar="N", help="findings of this vbucket")
     chosen.add_argument(
-        "--baseline", metavar="FILE", help="only findings that are not in this JSON or NDJSON of before"
+        "--baseline",
+        metavar="FILE",
+        help="only findings that an earlier check did not write to this file, in any format",
     )
     chosen.add_argument("--strict", action="store_true", help="what could not be decided counts as a violation")
     shown = parser.add_argument_group("how to show it")
@@ -64,55 +67,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--all", action="store_true", help="list rules that hold, or had nothing to check, too")
     shown.add_argument(
         "--limit",
-        type=int,
+        type=_number,
         default=_SHOWN,
         metavar="N",
-        help=f"findings of a rule that are shown (default: {_SHOWN}; 0: all)",
+        help=f"findings of a rule that are shown as text (default: {_SHOWN}; 0: all)",
     )
     shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 0 on")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, and return the exit status."""
     from analysis.baseline import known_ids  # noqa: PLC0415
     from analysis.inspection import inspect  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.rules import Severity  # noqa: PLC0415
     from analysis.selection import Selection, rules_of  # noqa: PLC0415
+    from analysis.totals import Totals  # noqa: PLC0415
     from dissector.cli.dissect import report  # noqa: PLC0415
-    from dissector.progress import progress  # noqa: PLC0415
 
     if args.format == "parquet" and args.output in (None, "-") and sys.stdout.isatty():
         raise UsageError("parquet is not for terminals: give a file with -o, or a pipe")
     rules = rules_of(args.rules)
-    selection = Selection(args.severity, args.connection, args.vbucket)
     known = known_ids(args.baseline) if args.baseline is not None else frozenset()
+    selection = Selection(Severity(args.severity), args.connection, args.vbucket, known)
     options = options_of(args)
     with contextlib.ExitStack() as stack:
-        inputs = repeatable(args.captures, stack)
-
-        def watch(reader: FrameReader) -> Callable[[], None]:
-            return stack.enter_context(progress(reader, wanted=True))
-
-        inspection = inspect(inputs, rules, options, watch=watch)
-        selection.choose(inspection, inputs, options, known)
-        _write(args, inspection, rules, inputs, options)
+        inputs = found(args.captures, stack, twice=args.format == "text")
+        with watching() as watch:
+            inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
+        totals = Totals(inspection, rules, selection)
+        _write(args, inspection, rules, totals, inputs, options)
     report(inspection.report)
     terminal = Terminal.of(sys.stderr)
     if inspection.left_out:
         line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
-    if inspection.findings or inspection.left_out:
-        return EXIT_VIOLATED
-    if args.strict and any(tally.undecided for tally in inspection.tallies):
+    if not inspection.clean or (args.strict and totals.undecided()):
         return EXIT_VIOLATED
     return EXIT_DAMAGED if inspection.report.damage else 0
 
 
-def repeatable(names: Sequence[str], stack: contextlib.ExitStack) -> list[Input]:
-    """Return inputs that can be read twice: what comes from a pipe is put into a file that goes away again."""
+@contextlib.contextmanager
+def watching() -> Iterator[Callable[[FrameReader], Callable[[], None]]]:
+    """Yield what shows how far a reader has come; it is gone from the terminal behind the block."""
+    from dissector.progress import progress  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        yield lambda reader: stack.enter_context(progress(reader, wanted=True))
+
+
+def found(names: Sequence[str], stack: contextlib.ExitStack, *, twice: bool) -> list[Input]:
+    """Return the inputs; what comes from a pipe and is read ``twice`` is put into a file that goes away again."""
     from dissector.capture import expand  # noqa: PLC0415
 
     inputs = expand(names)
-    if not any(each.once for each in inputs):
+    if not twice or not any(each.once for each in inputs):
         return inputs
     from analysis.spool import spooled  # noqa: PLC0415 - pipes only
 
@@ -120,40 +134,39 @@ def repeatable(names: Sequence[str], stack: contextlib.ExitStack) -> list[Input]
 
 
 def _write(
-    args: argparse.Namespace, inspection: Inspection, rules: Sequence[Rule], inputs: list[Input], options: Options
+    args: argparse.Namespace,
+    inspection: Inspection,
+    rules: Sequence[Rule],
+    totals: Totals,
+    inputs: list[Input],
+    options: Options,
 ) -> None:
     from analysis.formats import write  # noqa: PLC0415
     from dissector.output import destination  # noqa: PLC0415
     from dissector.pager import paged  # noqa: PLC0415
 
-    to_stdout = args.output in (None, "-")
     if args.format != "text":
         with destination(args.output) as stream:
             write(args.format, stream, inspection, rules)
         return
-    with paged(wanted=not args.no_pager) if to_stdout else destination(args.output) as stream:
-        _write_text(args, stream, inspection, rules, inputs, options)
-
-
-def _write_text(
-    args: argparse.Namespace,
-    stream: IO[bytes],
-    inspection: Inspection,
-    rules: Sequence[Rule],
-    inputs: list[Input],
-    options: Options,
-) -> None:
     from analysis import text  # noqa: PLC0415
     from analysis.transcript import read  # noqa: PLC0415
 
+    shown, hidden = _shown(inspection.findings, args.limit)
+    with watching() as watch:
+        transcript = read(inputs, options, shown, watch)
     to_stdout = args.output in (None, "-")
     terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
     encoding = sys.stdout.encoding if to_stdout else "utf-8"
-    shown, hidden = _shown(inspection.findings, args.limit)
-    for line in text.summary(inspection, rules, terminal, everything=args.all):
-        stream.write(f"{terminal.encode(line)}\n".encode(encoding, "backslashreplace"))
-    transcript = read(inputs, options, shown)
-    for line in text.findings(shown, transcript, terminal, hidden):
+    with paged(wanted=not args.no_pager) if to_stdout else destination(args.output) as stream:
+        _print(stream, terminal, encoding, totals.summary(terminal, everything=args.all))
+        _print(stream, terminal, encoding, text.findings(shown, transcript, terminal, hidden))
+        closing = terminal.wrap(totals.closing(strict=args.strict))
+        _print(stream, terminal, encoding, ["", *(terminal.heading(line) for line in closing)])
+
+
+def _print(stream: IO[bytes], terminal: Terminal, encoding: str, lines: Iterable[str]) -> None:
+    for line in lines:
         stream.write(f"{terminal.encode(line)}\n".encode(encoding, "backslashreplace"))
 
 
@@ -164,7 +177,7 @@ def _shown(findings: Sequence[Finding], limit: int) -> tuple[list[Finding], dict
     hidden: dict[str, int] = {}
     for finding in findings:
         counts[finding.rule] = counts.get(finding.rule, 0) + 1
-        if limit <= 0 or counts[finding.rule] <= limit:
+        if limit == 0 or counts[finding.rule] <= limit:
             shown.append(finding)
         else:
             hidden[finding.rule] = hidden.get(finding.rule, 0) + 1

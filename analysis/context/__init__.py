@@ -15,9 +15,9 @@ import numpy as np
 from analysis.context import kinds
 from analysis.context.desk import Desk
 from analysis.context.facts import Facts
+from analysis.context.flaws import Flaws, flawed
 from analysis.context.flow import Flow
 from analysis.context.instances import Instances
-from analysis.context.replicas import Replicas
 from analysis.context.sight import COLUMNS, Directions, Directory, Sight
 from analysis.context.streams import Streams
 from analysis.context.tables import Table, gathered
@@ -47,8 +47,8 @@ class Context:
         self._desk = Desk(self._instances)
         self._streams = Streams(self._instances, self._desk)
         self._facts = Facts()
+        self._flaws = Flaws()
         self._flow = Flow()
-        self._replicas = Replicas(self._instances, self._desk)
         self._count = 0
 
     def fold(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Table]]:
@@ -63,27 +63,25 @@ class Context:
             gaps = self._directions.gaps(sight, done.unexplained)
         facts = self._facts.fold(sight, done.changes)
         yield "frames", _frames(sight, facts, gaps)
-        run = self._streams.fold(sight, done, gaps)
-        stream = run.table()
-        for name, column in facts.items():
-            stream.add(name, gathered(partial(_same, column), run.rows))
-        yield "stream", stream
-        yield from self._replicas.fold(sight, done, gaps, stream)
-        run.reached()
-        run.remember()
-        yield from self._replicas.confirm(sight, done, gaps)
+        yield from self._flaws.fold(sight, facts, self._directions)
+        stretch = self._streams.fold(sight, done, gaps, self._directions)
+        ending = stretch.ordinals(stretch.trail(kinds.END), "ending")
+        for name, table in stretch.tables(facts):
+            table.add("flawed", gathered(partial(flawed, sight), stretch.rows))
+            table.add("end_refused", lambda rows: self._desk.refused(ending(rows)))
+            yield name, table
+        stretch.reached()
+        stretch.remember()
         self._flow.fold(sight, facts)
         yield from self._rest()
         self._directions.commit(sight, gaps)
         for instance in done.over:
             self._instances.release(instance)
-        self._streams.forget()
 
     def finish(self) -> Iterator[tuple[str, Table]]:
         """The frames are over: give out what was still undecided."""
         self._desk.finish()
         self._flow.finish()
-        yield from self._replicas.finish()
         yield from self._rest()
 
     def _rest(self) -> Iterator[tuple[str, Table]]:

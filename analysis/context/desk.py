@@ -3,30 +3,38 @@
 Set-up messages, requests, answers and the ends of streams are few; they are read in their order, and what they settle
 (roles, agreements, the beginnings and ends of streams) is handed on to those who look at millions of rows at once.
 
-Across directions, order is what TCP's acknowledgements prove: an answer to nothing is only wrong once everything that
-its sender had heard has been seen, without a hole.
+Across directions, order is what TCP's acknowledgements prove. What never came is missed only when the frames are over,
+and only from those who went on: until then nobody knows.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.dealings import ACK_WANTED, COLUMNS, PATIENCE_NS, PATIENT, Happenings, Reader
+from analysis.context.dealings import ACK_WANTED, COLUMNS, OWED, Happenings, Reader
+from analysis.context.latest import Latest
+from analysis.context.lives import KEY_BITS
+from analysis.context.refs import Ref
 from analysis.context.tables import Records
-from analysis.context.talks import MAX_WAITING, Talk
+from analysis.context.talks import END, GAP, KNOWN, MAX_WAITING, ONE_SIDED, START, Talk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.instances import Instances
-    from analysis.context.refs import Ref
     from analysis.context.sight import Directions, Sight
     from analysis.context.talks import Asked, Closing, Orphan
 
     Longs = NDArray[np.int64]
+
+PATIENCE_NS = 60 * 10**9  #: the longest that an answer may take
+LINGER_NS = 10 * 10**9  #: the longest that a stream end may take which has nothing to wait for
+#: What an answer may be late for: an add stream waits for the producer, a stream request for the disk.
+PATIENT = frozenset((kinds.ADD_STREAM, kinds.STREAM_REQUEST))
 
 
 class Desk:
@@ -35,26 +43,35 @@ class Desk:
     def __init__(self, instances: Instances) -> None:
         self.talks: dict[int, Talk] = {}
         self.instances = instances
+        self.latest = Latest()
+        self._directions: Directions | None = None
+        self._refused: OrderedDict[int, None] = OrderedDict()  #: ordinals of stream ends with another stream's opaque
         self.answers = Records(
             (
                 *("opcode", "status", "pairing", "early", "draft", "data", "unknown", "settling"),
-                *("latency_ns", "to_stream", "opaque"),
+                *("latency_ns", "to_stream", "opaque", "again"),
             ),
             ("request",),
         )
-        self.exchanges = Records(("opcode", "answered", "latency_ns", "unknown", "patient", "opaque"), ("answer",))
-        self.begins = Records(
-            ("live", "shared", "reused", "opaque", "unknown", "other_vbucket"), ("request", "previous", "sharer")
+        self.exchanges = Records(
+            ("opcode", "answered", "latency_ns", "seconds", "unknown", "patient", "opaque"), ("answer",)
         )
-        self.closings = Records(("announced", "ended", "reason", "unknown"), ("request", "ending"))
+        self.begins = Records(
+            (
+                *("live", "shared", "reused", "opaque", "unknown", "other_vbucket", "handed_over"),
+                *("previous_opaque", "draft"),
+            ),
+            ("request", "previous", "sharer"),
+        )
+        self.closings = Records(("announced", "ended", "reason", "unknown"), ("request", "answer", "ending"))
         self.additions = Records(
             (
-                *("asked", "told", "told_reversed", "asked_flags", "sent_flags", "found", "unknown", "taken"),
+                *("asked", "told", "told_reversed", "asked_flags", "sent_flags", "found", "unknown"),
                 *("stream_opaque", "matches", "changed"),
             ),
-            ("request", "stream_request"),
+            ("request", "stream_request", "other", "odd"),
         )
-        self.endings = Records(("reached", "ended", "waited_ns", "unknown", "end_seqno"), ("reached_by",))
+        self.endings = Records(("unknown", "end_seqno", "seconds"), ("request",))
 
     def talk(self, connection: int) -> Talk:
         """Return what is remembered of a connection."""
@@ -63,9 +80,22 @@ class Desk:
             found = self.talks[connection] = Talk(connection)
         return found
 
+    def refuse(self, ordinal: int) -> None:
+        """Take note of a stream end that ends nothing."""
+        self._refused[ordinal] = None
+        if len(self._refused) > MAX_WAITING:
+            self._refused.popitem(last=False)
+
+    def refused(self, ordinals: Longs) -> NDArray[np.bool_]:
+        """Tell which of some rows are such ends."""
+        if not self._refused:
+            return np.zeros(len(ordinals), bool)
+        return np.isin(ordinals, [*self._refused])
+
     def read(self, sight: Sight, gaps: Longs, directions: Directions) -> Happenings:
         """Take a batch's set-up messages. ``gaps`` are the last gaps of each row's direction."""
         done = Happenings()
+        self._directions = directions
         kind = sight.kind
         wanted = (kind == kinds.DESK) | (kind == kinds.END) | (kind == kinds.STATE)
         markers = kind == kinds.MARKER
@@ -77,79 +107,77 @@ class Desk:
             reader = Reader(self, sight, gaps, directions, done)
             for index, row in zip(which.tolist(), sight.view.rows(which, COLUMNS), strict=True):
                 reader.take(index, row)
-        self._orphans(sight, gaps)
-        self._lapses(sight, gaps)
+        self.latest.fold(sight)
         return done
 
     def finish(self) -> None:
-        """The capture is over: what still waits will never be known."""
+        """The frames are over: miss what never came."""
         for talk in self.talks.values():
             for asked in talk.order.values():
-                if not asked.overdue:
-                    self.overdue(talk, asked, unknown=1)
-            for orphan in talk.orphans:
-                self.unanswerable(talk, orphan, unknown=1)
+                if asked.opcode in OWED:  # the draft's requests, and HELLO, are not
+                    self._unanswered(talk, asked)
+            for orphans in talk.orphans.values():
+                for orphan in orphans:
+                    self.unasked(talk, orphan, self._unknown_question(talk, orphan))
             for closing in talk.closing.values():
-                self.closing_ended(talk, closing, None, 0, unknown=1)
+                unknown = self._unknown_silence(talk, closing.ref, closing.ref.side) if closing.announced else KNOWN
+                self.closing_ended(talk, closing, None, 0, unknown)
             for key, ref in talk.reached.items():
-                self._unended(talk, key, ref, 0, unknown=1)
+                self._unended(talk, key, ref)
 
-    # ------------------------------------------------------------------------------------------------ what is too late
+    # ------------------------------------------------------------------------------------------------ what never came
 
-    def _lapses(self, sight: Sight, gaps: Longs) -> None:
-        """Report what the batch's times show to be overdue."""
-        time_ns = sight.numbers("time_ns")
-        for number in np.unique(sight.connection).tolist():
-            talk = self.talks.get(number)
-            if talk is None or not (talk.order or talk.closing or talk.reached):
-                continue
-            rows = np.flatnonzero(sight.connection == number)
-            latest = int(time_ns[rows].max())
+    def _lost(self, talk: Talk, side: int) -> int:
+        """Return the last row of a direction before which something was lost."""
+        assert self._directions is not None  # noqa: S101 - there are talks, so there were batches
+        return max(self._directions.gap(talk.number * 2 + side), talk.doubt[side])
 
-            def too_late(since: Ref, rows: Longs = rows, latest: int = latest, talk: Talk = talk) -> bool:
-                """Tell whether too long has passed, and take note of what was lost until then."""
-                limit = since.time_ns + PATIENCE_NS
-                if latest <= limit:
-                    return False
-                until = rows[: int(np.argmax(time_ns[rows] > limit)) + 1]
-                lost = int(gaps[until].max())
-                if lost:
-                    talk.doubt[0] = max(talk.doubt[0], lost)
-                return True
+    def _unknown_silence(self, talk: Talk, ref: Ref, side: int, patience_ns: int = LINGER_NS) -> int:
+        """Return why it is not certain that a side said nothing more about something."""
+        if not talk.opened:
+            return START
+        if max(self._lost(talk, 0), self._lost(talk, 1)) > 0:
+            return GAP
+        if self.latest.time_ns(talk.number * 2 + side) < ref.time_ns + patience_ns:
+            return END
+        return KNOWN if self.latest.free(talk.number, talk.window) else END
 
-            for asked in list(talk.order.values()):
-                if not asked.overdue and too_late(asked.ref):
-                    self.overdue(talk, asked, unknown=0)
-            for key, closing in list(talk.closing.items()):
-                if too_late(closing.ref):
-                    self.closing_ended(talk, closing, None, 0, unknown=0)
-                    del talk.closing[key]
-            for key, ref in list(talk.reached.items()):
-                if too_late(ref):
-                    self._unended(talk, key, ref, PATIENCE_NS, unknown=0)
-                    del talk.reached[key]
+    def _unanswered(self, talk: Talk, asked: Asked) -> None:
+        """Report a request that nobody has answered."""
+        other = talk.number * 2 + 1 - asked.ref.side
+        unknown = START if not talk.opened else KNOWN
+        if not unknown and max(self._lost(talk, 0), self._lost(talk, 1)) > 0:
+            unknown = GAP
+        if not unknown and self.latest.time_ns(other) == 0:
+            unknown = ONE_SIDED
+        if not unknown and (
+            self.latest.time_ns(other) <= asked.ref.time_ns + PATIENCE_NS or self.latest.acked(other) < asked.end_offset
+        ):
+            unknown = END
+        waited = max(self.latest.time_ns(other) - asked.ref.time_ns, 0)
+        self._exchange(talk, asked, None, waited, unknown)
 
-    def overdue(self, talk: Talk, asked: Asked, unknown: int) -> None:
-        """Report a request that nobody answered in time."""
-        asked.overdue = True
-        doubtful = int(talk.opened == 0 or self.doubtful(talk, asked.ref.ordinal))
+    def exchanged(self, talk: Talk, asked: Asked, answer: Ref) -> None:
+        """Report a request that was answered."""
+        latency = answer.time_ns - asked.ref.time_ns
+        unknown = talk.lost(asked.ref.ordinal) if latency > PATIENCE_NS else KNOWN
+        self._exchange(talk, asked, answer, latency, unknown)
+
+    def _exchange(self, talk: Talk, asked: Asked, answer: Ref | None, latency: int, unknown: int) -> None:
         self.exchanges.add(
             talk.number,
             asked.vbucket,
             asked.stream_id,
             asked.ref,
-            {},
+            {"answer": answer},
             opcode=asked.opcode,
-            answered=0,
-            latency_ns=PATIENCE_NS,
-            unknown=unknown or doubtful,
+            answered=int(answer is not None),
+            latency_ns=latency,
+            seconds=latency // 10**9,
+            unknown=unknown,
             patient=int(asked.opcode in PATIENT),
             opaque=asked.opaque,
         )
-
-    def doubtful(self, talk: Talk, since: int) -> bool:
-        """Tell whether either direction lost something since a row."""
-        return max(talk.doubt) >= since
 
     def closing_ended(self, talk: Talk, closing: Closing, ending: Ref | None, reason: int, unknown: int) -> None:
         """Report how the closing of a stream went on."""
@@ -158,83 +186,67 @@ class Desk:
             closing.vbucket,
             closing.stream_id,
             ending or closing.ref,
-            {"request": closing.request, "ending": ending},
+            {"request": closing.request, "answer": closing.ref, "ending": ending},
             announced=int(closing.announced),
             ended=int(ending is not None),
             reason=reason,
-            unknown=unknown or int(self.doubtful(talk, closing.request.ordinal)),
+            unknown=unknown,
         )
 
     def reach(self, connection: int, key: int, ref: Ref) -> None:
         """Take note that a stream has delivered all that was asked for."""
         talk = self.talk(connection)
-        if key not in talk.over and len(talk.reached) < MAX_WAITING:
+        instance = talk.live.get(key, -1)
+        if instance < 0 or key in talk.over or len(talk.reached) >= MAX_WAITING:
+            return
+        if talk.ended.get(key, 0) > ref.ordinal:
+            return
+        # A stream that has begun since is another one: this one is over.
+        if int(self.instances.refs["answer"]["ordinal"][instance]) < ref.ordinal:
             talk.reached.setdefault(key, ref)
 
-    def _unended(self, talk: Talk, key: int, ref: Ref, waited_ns: int, unknown: int) -> None:
+    def _unended(self, talk: Talk, key: int, ref: Ref) -> None:
         instance = talk.live.get(key, -1)
-        end = int(self.instances["end"][instance]) if instance >= 0 else 0
+        request = Ref.of(self.instances.refs["request"][instance]) if instance >= 0 else None
         self.endings.add(
             talk.number,
             key >> 17 & 0xFFFF,
             key >> 1 & 0xFFFF,
             ref,
-            {"reached_by": ref},
-            reached=1,
-            ended=0,
-            waited_ns=waited_ns,
-            unknown=unknown or int(self.doubtful(talk, ref.ordinal)),
-            end_seqno=end,
+            {"request": request},
+            unknown=self._unknown_silence(talk, ref, key & 1),
+            end_seqno=int(self.instances["end"][instance]) if instance >= 0 else 0,
+            seconds=max(self.latest.time_ns(key >> KEY_BITS << 1 | key & 1) - ref.time_ns, 0) // 10**9,
         )
 
-    def ended_in_time(self, talk: Talk, key: int, ref: Ref) -> None:
-        """A stream that had reached its end was ended."""
-        reached = talk.reached.pop(key, None)
-        if reached is not None:
-            self.endings.add(
-                talk.number,
-                key >> 17 & 0xFFFF,
-                key >> 1 & 0xFFFF,
-                ref,
-                {"reached_by": reached},
-                reached=1,
-                ended=1,
-                waited_ns=ref.time_ns - reached.time_ns,
-            )
+    # -------------------------------------------------------------------------------- answers that found no request
 
-    # -------------------------------------------------- answers that found no request
+    def _unknown_question(self, talk: Talk, orphan: Orphan) -> int:
+        """Return why it is not certain that an answer had no request."""
+        assert self._directions is not None  # noqa: S101
+        other = 1 - orphan.side
+        if not talk.opened:
+            return START
+        if self._lost(talk, other) > 0:
+            return GAP
+        if self._directions.heard(talk.number * 2 + other) < orphan.acked:
+            return ONE_SIDED
+        return talk.lost()
 
-    def _orphans(self, sight: Sight, gaps: Longs) -> None:
-        """Decide on answers to nothing, now that more of what their sender had heard is there."""
-        end_offset: Longs | None = None
-        for number in np.unique(sight.connection).tolist():
-            talk = self.talks.get(number)
-            if talk is None or not talk.orphans:
-                continue
-            end_offset = sight.numbers("end_offset") if end_offset is None else end_offset
-            left = []
-            for orphan in talk.orphans:
-                heard = np.flatnonzero(
-                    (sight.stream_of_bytes == number * 2 + 1 - orphan.side) & (end_offset >= orphan.acked)
-                )
-                if len(heard):
-                    lost = int(gaps[heard[0]]) > 0 or talk.doubt[1 - orphan.side] > 0
-                    self.unanswerable(talk, orphan, unknown=int(lost or not talk.opened))
-                else:
-                    left.append(orphan)
-            talk.orphans = left
-
-    def unanswerable(self, talk: Talk, orphan: Orphan, unknown: int) -> None:
+    def unasked(self, talk: Talk, orphan: Orphan, unknown: int) -> None:
         """Report an answer to nothing."""
+        key = orphan.key
+        pairing = 3 if orphan.harmless else 0 if orphan.first is None else 2
         self.answers.add(
             talk.number,
-            -1,
-            0,
+            -1 if key is None else key >> 17 & 0xFFFF,
+            0 if key is None else key >> 1 & 0xFFFF,
             orphan.ref,
-            {"request": orphan.first},
+            {"request": None if orphan.harmless else orphan.first},
             opcode=orphan.opcode,
             status=orphan.status,
-            pairing=2 if orphan.repeated else 0,
+            pairing=pairing,
             unknown=unknown,
             opaque=orphan.opaque,
+            again=int(orphan.first is not None),
         )

@@ -34,21 +34,27 @@ _NUMBERS: dict[str, int] = {
     "marker_start": UNKNOWN,
     "marker_end": UNKNOWN,
     "marker_type": UNKNOWN,
-    "marker_completed": UNKNOWN,  #: high completed seqno that a marker gave last
-    "markers": 0,
+    "completed": UNKNOWN,  #: high completed seqno that a disk marker gave last
+    "disk_end": UNKNOWN,  #: of the last disk marker
+    "typed": 0,  #: 1: a marker's type was 2 or more, so that types are bits
+    "merged": 0,  #: 1: a marker started inside what the one before it had left unsent
+    "due": 0,  #: markers that are to be confirmed and are not
     "items": 0,  #: since the marker
     "total": 0,  #: since the beginning
     "last_seqno": UNKNOWN,
     "last_opcode": UNKNOWN,
-    "first_seqno": UNKNOWN,  #: since the marker
+    "last_offset": UNKNOWN,  #: where the last item ends
+    "last_cas": 0,
+    "foreign": 0,  #: 1: a revision or a CAS came from another cluster
     "oso": 0,  #: 1: inside an out-of-order snapshot
-    "oso_seen": 0,
     "dense": 0,  #: markers whose items were dense
-    "reached_offset": UNKNOWN,  #: end of the frame with which the marker's last seqno came
-    "acked_seqno": UNKNOWN,
-    "prepared_seqno": UNKNOWN,  #: highest seqno that a replica may acknowledge
+    "acked_seqno": UNKNOWN,  #: by a replica
+    "unreadable": 0,  #: ordinal of the last item that has no seqno
 }
-_REFS = ("request", "answer", "marker", "last", "ending", "closing", "bracket", "reached", "seqno_ack")
+_REFS = (
+    *("request", "answer", "marker", "last", "opening", "ending", "closing", "bracket", "seqno_ack"),
+    *("started", "finish"),  # the draft's
+)
 
 
 class Instances:

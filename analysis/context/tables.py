@@ -64,8 +64,8 @@ class Table:
         return tuple(self._refs)
 
     def where(self, mask: NDArray[np.bool_]) -> Table:
-        """Return some of the rows."""
-        return self.take(np.flatnonzero(mask))
+        """Return some of the rows; all of them are the table itself, with what it has made already."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def take(self, rows: Longs) -> Table:
         """Return the rows of these numbers."""

@@ -1,16 +1,16 @@
 """The last version of each key, in bounded memory: for rules about keys that come again.
 
 A table with one place per hash. Whatever hashes to a place that is taken takes it over; what is lost that way can only
-hide a finding, never make one, and a snapshot that lost keys says so.
+hide a finding: a row that finds a stranger in its place is told so, and cannot say that nothing came before it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.context.groups import filled, sorted_by
+from analysis.context.groups import sorted_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,20 +19,13 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 PLACES = 1 << 20
+#: What is kept of a key's last message, behind the hash that it is known by.
+FIELDS = ("ordinal", "frame", "snapshot", "seqno", "rev", "cas", "opcode")
+_TAG = 0
+COLUMN = {name: place for place, name in enumerate(FIELDS, 1)}  #: where each is in what a lookup gives
+_WIDTH = 1 + len(FIELDS)  #: eight numbers: a place is a line of a processor's cache
 _ODD = np.uint64(0x9E3779B97F4A7C15)  #: 2^64 divided by the golden ratio: spreads serial numbers over all bits
 _SHIFT = np.uint64(32)
-
-
-class Version(NamedTuple):
-    """What is kept of a key's last message, and what a lookup gives; arrays of one entry per row."""
-
-    ordinal: Longs  #: 0: none known
-    frame: Longs
-    snapshot: Longs  #: ordinal of the marker it came under
-    seqno: Longs
-    rev: Longs
-    cas: Longs
-    opcode: Longs
 
 
 class Versions:
@@ -40,37 +33,43 @@ class Versions:
 
     def __init__(self, places: int = PLACES) -> None:
         self._mask = np.uint64(places - 1)
-        self._tag = np.zeros(places, np.uint64)
-        self._kept = Version(*(np.zeros(places, np.int64) for _ in Version._fields))
+        self._kept = np.zeros((places, _WIDTH), np.int64)
+        self._owner = np.zeros(places, np.int32)  #: of each place, the batch's last row; of use while one is taken
 
-    def exchange(self, space: Longs, key_hash: Longs, fresh: Version) -> tuple[Version, Longs]:
+    def exchange(self, space: Longs, key_hash: Longs, fresh: dict[str, Longs]) -> tuple[Longs, Mask]:
         """Look up the version before each row's, and keep each row's own.
 
         ``space`` tells apart what must not meet: instances and name spaces. Rows are in their order, and the answer is
-        the same however they are cut into batches. Also returns the snapshots (ordinals of markers) that lost a key.
+        the same however they are cut into batches. Returns a row of :data:`COLUMN` each, all -1 where nothing was
+        found, and where that is so because a stranger was there.
         """
-        if not len(space):
-            return fresh, np.empty(0, np.int64)
-        tag = _mixed(space, key_hash)
-        place = (tag & self._mask).astype(np.int64)
-        order, groups = sorted_by(place)
-        place, tag = place[order], tag[order]
-        ordered = Version(*(column[order] for column in fresh))
-        # Who had the place before: the row before in this batch, or what the table has.
-        before = groups.last_before(np.ones(len(tag), bool))
-        holder = np.where(before >= 0, tag[before], self._tag[place])
-        mine = holder == tag
-        held = (filled(before, new, column[place]) for new, column in zip(ordered, self._kept, strict=True))
-        found = Version(*held)
-        lost = found.snapshot[~mine & (holder != 0)]
-        result = Version(*(np.empty(len(tag), np.int64) for _ in Version._fields))
-        for column, values in zip(result, found, strict=True):
-            column[order] = np.where(mine, values, 0)
-        last = groups.ends
-        self._tag[place[last]] = tag[last]
-        for column, values in zip(self._kept, ordered, strict=True):
-            column[place[last]] = values[last]
-        return result, np.unique(lost)
+        size = len(space)
+        own = np.empty((size, _WIDTH), np.int64)
+        tag = _mixed(space, key_hash).view(np.int64)
+        own[:, _TAG] = tag
+        for name, place in COLUMN.items():
+            own[:, place] = fresh[name]
+        places = (tag.view(np.uint64) & self._mask).astype(np.int64)
+        found: Longs = self._kept[places]
+        # Most rows have their place to themselves; the last row of a place stays in it.
+        number = np.arange(size, dtype=np.int32)
+        self._owner[places] = number
+        last = self._owner[places] == number
+        if not last.all():
+            self._owner[places[~last]] = -1
+            shared = np.flatnonzero(self._owner[places] < 0)
+            order, groups = sorted_by(places[shared])
+            behind = np.ones(len(shared), bool)
+            behind[groups.starts] = False
+            found[shared[order[behind]]] = own[shared[order[np.flatnonzero(behind) - 1]]]
+            self._kept[places[last]] = own[last]
+        else:
+            self._kept[places] = own
+        held = found[:, _TAG]
+        missed = held != tag
+        strange: Mask = missed & (held != 0)
+        found[missed] = -1
+        return found, strange
 
 
 def _mixed(space: Longs, key_hash: Longs) -> NDArray[np.uint64]:

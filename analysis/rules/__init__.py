@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from analysis.rules import seqno
+from analysis.rules import flow_control, framing, framing_content, opaque, opaque_streams, seqno, snapshot
 from analysis.rules.model import Check, Rule, Severity
 
 __all__ = ["RULES", "RULE_BY_ID", "Check", "Rule", "Severity"]
 
-RULES: tuple[Rule, ...] = (*seqno.RULES,)
+RULES: tuple[Rule, ...] = (
+    *framing.RULES,
+    *framing_content.RULES,
+    *opaque.RULES,
+    *opaque_streams.RULES,
+    *snapshot.RULES,
+    *seqno.RULES,
+    *flow_control.RULES,
+)
 RULE_BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

@@ -7,10 +7,14 @@ undecidable is violated, so an undecided case must be named: a false alarm is wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from analysis.rules.terms import Term, col
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Severity(StrEnum):
@@ -42,6 +46,8 @@ REASONS = {
     "one-sided": "what the other side had received is not known",
     "limit": "too much to remember",
     "setup": "what was agreed upon is not known",
+    "source": "the producer may be a replica, which merges snapshots",
+    "foreign": "other clusters wrote documents, with revisions and CAS values of their own",
 }
 
 
@@ -59,6 +65,17 @@ class Check:
     root: str | None = None  #: column of the row that everything like it goes back to: echoes share its value
     name: str = ""  #: tells the checks of one rule apart
     severity: Severity | None = None  #: where it differs from the rule's
+    guilty: str = "guilty"  #: the reference to blame, where the row itself is only what shows it
+    #: By fact, what its numbers are called in the sentence; such a word may have facts in braces itself.
+    words: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    def sentence(self, facts: Mapping[str, int]) -> str:
+        """Return why it is violated, with the numbers in it."""
+        if not self.words:
+            return self.because.format_map(facts)
+        spoken: dict[str, int | str] = dict(facts)
+        spoken |= {name: words.get(facts[name], str(facts[name])) for name, words in self.words.items()}
+        return self.because.format_map(spoken).format_map(spoken)
 
 
 @dataclass(frozen=True, slots=True)

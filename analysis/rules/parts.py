@@ -8,6 +8,8 @@ from analysis.rules.terms import Term, col
 #: The tables that the context gives, and what a row of each is.
 TABLES = {
     "frames": "every frame of a UPR connection",
+    "messages": "every message of UPR, with its flaws",
+    "strays": "every place where bytes are no frame",
     "stream": "every message of a vbucket's stream, by stream",
     "answers": "every answer, with the request that it belongs to",
     "exchanges": "every request that is owed an answer, when it came or was overdue",
@@ -15,11 +17,13 @@ TABLES = {
     "closings": "every stream that a producer agreed to close, when it is clear how that went on",
     "additions": "every add stream that succeeded",
     "endings": "every stream that delivered all that was asked for",
-    "confirmations": "every answer to a marker that asked for one",
-    "seqno_acks": "every seqno that a replica acknowledged",
+    "closes": "every answer by which a producer closes a stream, at its place in the stream",
+    "confirmations": "every answer to a marker that asked for one, at its place in the stream",
+    "seqno_acks": "every seqno that a replica acknowledged, at its place in the stream",
     "sent": "every message that counts for flow control, with what was outstanding before it",
     "acks": "every buffer ack, with what had been received and given back before it",
-    "rests": "every rest of a producer, with what had not been given back by then",
+    "stalls": "every time that something came back, or the capture ended, while a producer's window was full",
+    "rests": "every producer's last rest, or the first one at which much was left that was never given back",
 }
 
 

@@ -1,12 +1,61 @@
-"""SEQ: sequence numbers."""
+"""SEQ: sequence numbers. Here: their order and range (SEQ-01 to 03, 07, 11, 12); the others come from beside."""
 
 from __future__ import annotations
 
-from analysis.rules.model import LOST_SINCE_BEGIN, LOST_SINCE_PREVIOUS, Check, Excuse, Rule, Severity
+from analysis.context import kinds
+from analysis.rules import seqno_sync, seqno_versions
+from analysis.rules.eras import ASKED_UNKNOWN, PARTIAL, agreed, at_least, stream_flags
+from analysis.rules.model import (
+    LOST_SINCE_BEGIN,
+    LOST_SINCE_MARKER,
+    LOST_SINCE_PREVIOUS,
+    Check,
+    Excuse,
+    Rule,
+    Severity,
+    Unknown,
+)
 from analysis.rules.terms import col
+from dissector.frames import NO_END
 
-_FROM_LATEST = 0x20  #: stream flag: the server puts its own start in
 _SEQNO_LIMIT = 1 << 48
+_MEMORY, _DISK = 0x01, 0x02  #: flags of markers
+_FROM_LATEST = stream_flags("from_latest")
+_OWN_END = stream_flags("takeover", "disk_only", "to_latest", "cache_transfer")  #: the end of the request means nothing
+_THIN_SPAN, _THIN = 100, 10  #: a snapshot of so many seqnos, of which less than one in ten came
+
+#: The beginning of an out-of-order snapshot may be among what was lost: only a marker tells that there is none.
+_ORDER_UNKNOWN = (
+    LOST_SINCE_PREVIOUS,
+    Unknown("gap", (col.gap > col.snapshot_ordinal) & ~col.early & ~col.draft),
+    Unknown("start", col.snapshot_ordinal.equals(0) & col.granted.equals(0) & ~col.early & ~col.draft),
+)
+_ENDING = (col.end >= 0) & (col.end < NO_END) & ~col.flags.has(_OWN_END)
+_ADVANCE = col.opcode.equals(kinds.SEQNO_ADVANCED) & ~col.draft.true()
+#: Long filtered backfills tell now and then how far they are (MB-71913).
+_REPORTS = PARTIAL & col.marker_type.has(_DISK)
+
+
+def _thin(table: str) -> Check:
+    return Check(
+        table,
+        col.items * _THIN >= col.marker_end - col.marker_start + 1,
+        "{items} items came of the snapshot {marker_start} to {marker_end}, and snapshots before it were dense",
+        when=(col.marker_end - col.marker_start + 1 >= _THIN_SPAN)
+        & (col.marker_end >= 0)
+        & (col.dense >= 1)
+        & (col.items > 0)
+        & (col.previous_seqno >= col.marker_end)
+        & col.marker_type.has(_MEMORY)
+        & ~col.oso_since_marker
+        & ~PARTIAL,
+        unknown=(*ASKED_UNKNOWN, LOST_SINCE_MARKER),
+        facts=("items", "marker_start", "marker_end"),
+        evidence=("last", "here"),
+        guilty="marker",
+        name=table,
+    )
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -19,8 +68,8 @@ RULES: tuple[Rule, ...] = (
                 "items",
                 col.by_seqno > col.previous_seqno,
                 "seqno {by_seqno} comes after {previous_seqno} in the same stream",
-                when=(col.previous_seqno >= 0) & ~col.inside_oso,
-                unknown=(LOST_SINCE_PREVIOUS,),
+                when=(col.previous_seqno >= 0) & ~col.inside_oso & ~col.oso_since_previous,
+                unknown=_ORDER_UNKNOWN,
                 facts=("by_seqno", "previous_seqno"),
                 evidence=("last",),
             ),
@@ -28,10 +77,13 @@ RULES: tuple[Rule, ...] = (
         dialects=("draft", "upr", "dcp"),
         excuses=(
             Excuse("an out-of-order snapshot has no order", "oso"),
+            Excuse("the records of a cache transfer have no order, and their seqnos come again", "cache-transfer"),
             Excuse("a new stream after a rollback starts over", "rollback"),
+            Excuse("the client asked again for what it had not received", "reopened-in-flight"),
         ),
         source="PassiveStream::messageReceived refuses it with ERANGE",
         bugs=("MB-50543",),
+        limits="Streams are looked at one by one; what a later stream of the same vbucket repeats is not.",
     ),
     Rule(
         "SEQ-02",
@@ -43,16 +95,68 @@ RULES: tuple[Rule, ...] = (
                 "items",
                 col.by_seqno > col.start,
                 "the stream was asked for from {start} on, and its first item has seqno {by_seqno}",
-                when=col.total.equals(0) & (col.start >= 0) & ~col.flags.has(_FROM_LATEST),
+                when=(col.previous_seqno < 0) & ~col.flags.has(_FROM_LATEST),
                 unknown=(LOST_SINCE_BEGIN,),
                 facts=("by_seqno", "start"),
                 evidence=("request",),
             ),
         ),
-        excuses=(Excuse("with the flag from-latest the server chooses the start"),),
+        dialects=("draft", "upr", "dcp"),
+        excuses=(
+            Excuse("with from-latest the server chooses the start", "from-latest"),
+            Excuse("the records of a cache transfer are not counted from the start", "cache-transfer"),
+        ),
         source="stream request: start seqno",
         bugs=("MB-59759",),
     ),
+    Rule(
+        "SEQ-03",
+        Severity.ERROR,
+        "a stream ends where it was asked to",
+        "A stream end without trouble comes when the requested end was reached, by an item or by the end of a "
+        "snapshot, and no snapshot starts behind that end. The snapshot that holds the end may be finished.",
+        (
+            Check(
+                "ends",
+                (col.previous_seqno >= col.end) | (col.marker_end >= col.end) | (col.start >= col.end),
+                "the stream ends without trouble at seqno {previous_seqno}, and was asked for up to {end}",
+                when=col.end_reason.equals(0) & ~col.draft.true() & _ENDING & ~PARTIAL,
+                unknown=(
+                    LOST_SINCE_BEGIN,
+                    # What was prepared last is not sent to those who know nothing of sync writes.
+                    Unknown("setup", at_least(5) & ~agreed("enable_sync_writes")),
+                ),
+                facts=("previous_seqno", "end"),
+                evidence=("last", "request"),
+                name="early",
+            ),
+            Check(
+                "ranged_markers",
+                col.snap_start_seqno <= col.end,
+                "a snapshot starts at {snap_start_seqno}, and the stream was asked for up to {end}",
+                when=_ENDING & ~col.flags.has(_FROM_LATEST),
+                unknown=(LOST_SINCE_BEGIN,),
+                facts=("snap_start_seqno", "end"),
+                evidence=("request", "marker"),
+                root="serial",
+                name="beyond",
+            ),
+        ),
+        excuses=(
+            Excuse("the server finishes the snapshot that holds the end", "past-end-seqno"),
+            Excuse("with to-latest the stream ends at the high seqno", "to-latest"),
+            Excuse("with disk-only the stream ends at the last persisted seqno", "disk-only"),
+            Excuse("a takeover ends with the vbucket's state", "takeover"),
+            Excuse("a stream whose end is still to come stays open", "waits-for-end"),
+            Excuse("only reason 0 promises that the end was reached", "ends-early"),
+            Excuse("a stream of cache transfer alone has its end at its start", "cache-transfer-only"),
+        ),
+        source="stream request: end seqno; recordings: the end is not a hard limit",
+        bugs=("MB-31481",),
+        limits="Not judged: the ends that servers put in the request's place, filtered streams, and where prepares at "
+        "the end may have been left out.",
+    ),
+    *seqno_versions.RULES,
     Rule(
         "SEQ-07",
         Severity.ERROR,
@@ -67,5 +171,68 @@ RULES: tuple[Rule, ...] = (
             ),
         ),
         source="request validators of the servers",
+    ),
+    *seqno_sync.RULES,
+    Rule(
+        "SEQ-11",
+        Severity.ERROR,
+        "a seqno is advanced once, to the end of its snapshot",
+        "A seqno advanced is behind the last seqno, not behind the end of the snapshot, and the last of its snapshot.",
+        (
+            Check(
+                "items",
+                col.by_seqno > col.previous_seqno,
+                "seqno {by_seqno} is advanced to, and {previous_seqno} was there already",
+                when=_ADVANCE & (col.previous_seqno >= 0) & ~col.inside_oso & ~col.oso_since_previous,
+                unknown=_ORDER_UNKNOWN,
+                facts=("by_seqno", "previous_seqno"),
+                evidence=("last",),
+                name="again",
+            ),
+            Check(
+                "items",
+                col.by_seqno <= col.marker_end,
+                "seqno {by_seqno} is advanced to in a snapshot that ends at {marker_end}",
+                when=_ADVANCE & (col.marker_end >= 0) & ~col.inside_oso,
+                unknown=(LOST_SINCE_MARKER,),
+                facts=("by_seqno", "marker_end"),
+                evidence=("marker",),
+                name="beyond",
+            ),
+            Check(
+                "items",
+                col.items.equals(0) | _REPORTS,
+                "seqno {by_seqno} comes in the snapshot of which {previous_seqno} was advanced to as the last one",
+                when=col.previous_opcode.equals(kinds.SEQNO_ADVANCED)
+                & ~col.draft.true()
+                & ~col.inside_oso
+                & ~col.oso_since_previous,
+                unknown=(*ASKED_UNKNOWN, LOST_SINCE_MARKER),
+                facts=("by_seqno", "previous_seqno"),
+                evidence=("here", "marker"),
+                guilty="last",
+                name="early",
+            ),
+        ),
+        dialects=("dcp",),
+        since="7.0",
+        excuses=(Excuse("inside a filtered backfill advances may come now and then", "filter-advance"),),
+        source="ActiveStream::queueSeqnoAdvanced; recordings",
+        bugs=("MB-62847", "MB-48010"),
+    ),
+    Rule(
+        "SEQ-12",
+        Severity.INFO,
+        "snapshots do not grow thin all of a sudden",
+        "Of a memory snapshot of a hundred seqnos or more, at least a tenth comes, if at least half came of an earlier "
+        "snapshot of the stream.",
+        (_thin("ranged_markers"), _thin("ends")),
+        dialects=("dcp",),
+        excuses=(
+            Excuse("versions that were replaced are not sent", "dedup"),
+            Excuse("items that do not pass a filter are not sent", "collections"),
+        ),
+        source="an observation: batches that got lost show like this",
+        limits="De-duplication looks the same: the number is worth a look, not more.",
     ),
 )

@@ -61,6 +61,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("generate", "dissector.cli.generate", "make captures to order: scenarios, broken rules, network troubles"),
     Command("check", "analysis.cli.check", "check captures against the protocol's invariants, and explain violations"),
     Command("slice", "analysis.cli.slice", "write the packets that prove a finding to a capture of their own"),
+    Command("plot", "analysis.cli.plot", "draw a picture of captures: seqnos, flow control, rates, ..."),
+    Command("report", "analysis.cli.report", "write one page about captures: verdicts, findings, pictures"),
     Command("explain", "dissector.cli.explain", "look up opcodes, statuses, flags, controls, errata, ..."),
     Command("completion", "dissector.cli.completion", "print a script that makes your shell complete all this"),
 )

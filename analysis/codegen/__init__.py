@@ -1,0 +1,10 @@
+"""Files that are derived from the rules and from the findings' columns: ``python -m analysis.codegen`` writes them."""
+
+from __future__ import annotations
+
+#: Every generated file below the repository's root, and the module that renders it.
+FILES: dict[str, str] = {
+    "analysis/examples.json": "analysis.codegen.examples",
+    "docs/rules.md": "analysis.codegen.rules_page",
+    "docs/findings.md": "analysis.codegen.findings_page",
+}

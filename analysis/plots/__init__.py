@@ -1,0 +1,70 @@
+"""Pictures of captures. The kinds are a table of names: a kind's module, and matplotlib, are loaded when it is drawn.
+
+Every picture is gathered while frames are read, into arrays whose size does not depend on the number of frames. What
+a kind gathers is in its own module; bins of time, colours and files are in modules that know no kind.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from analysis.plots.drawing import Sheet
+    from analysis.plots.frames import Frames
+
+
+class Plot(Protocol):
+    """What a kind gathers, and how it is drawn."""
+
+    columns: frozenset[str]  #: of frames, beside those that every picture needs
+
+    def fold(self, frames: Frames) -> None:
+        """Take a batch of frames."""
+
+    def finish(self) -> None:
+        """The frames are over."""
+
+    def nothing(self) -> str | None:
+        """Say why there is nothing to draw; None: there is something."""
+
+    def draw(self, sheet: Sheet) -> Figure:
+        """Draw it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of picture."""
+
+    name: str
+    module: str
+    maker: str  #: class in the module, without arguments
+    help: str
+    marked: bool = False  #: findings are marked, so rules have to be checked
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("seqno", "analysis.plots.seqno", "Seqnos", "seqnos over time, with snapshots and findings", marked=True),
+    Kind("flow", "analysis.plots.flow", "Flow", "bytes that wait for an ack, against the window", marked=True),
+    Kind("rates", "analysis.plots.rates", "Rates", "messages and bytes per second, by opcode"),
+    Kind("latency", "analysis.plots.latency", "Latencies", "how long answers and acks took"),
+    Kind("heatmap", "analysis.plots.heatmap", "Heatmap", "which vbucket was busy when"),
+    Kind("liveness", "analysis.plots.liveness", "Liveness", "no-ops, their answers, and silence"),
+    Kind("gaps", "analysis.plots.gaps", "Gaps", "where bytes are missing or no frames"),
+)
+#: Drawn from chosen frames, not gathered from all.
+LADDER = Kind("ladder", "analysis.plots.ladder", "Ladder", "who said what, in order: for some frames or a finding")
+NAMES = (*(kind.name for kind in KINDS), LADDER.name)
+
+
+def kind_of(name: str) -> Kind:
+    """Return the kind of this name."""
+    return next(kind for kind in (*KINDS, LADDER) if kind.name == name)
+
+
+def make(kind: Kind) -> Plot:
+    """Begin a picture of this kind."""
+    return cast("Plot", getattr(importlib.import_module(kind.module), kind.maker)())

@@ -1,0 +1,94 @@
+"""Where bytes are missing: a row per direction of a connection, and how much it comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.plots.bins import SUM, Bins
+from analysis.plots.drawing import Clock, Sheet, amounts, count
+from analysis.plots.rows import busiest, height, label_rows
+from analysis.plots.theme import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from analysis.plots.frames import Frames
+
+
+class Gaps:
+    """Gathers and draws."""
+
+    columns = frozenset(("gap", "skipped", "missing"))
+
+    def __init__(self) -> None:
+        self.bins = Bins(lost=SUM, skipped=SUM, holes=SUM)
+        self._range: tuple[int, int] | None = None
+
+    def fold(self, frames: Frames) -> None:
+        """Take a batch of frames."""
+        if not frames.size:
+            return
+        first, last = int(frames.time_ns.min()), int(frames.time_ns.max())
+        self._range = (min(first, self._range[0]), max(last, self._range[1])) if self._range else (first, last)
+        lost = np.maximum(frames.numbers("gap"), 0) + np.maximum(frames.numbers("missing"), 0)
+        skipped = np.maximum(frames.numbers("skipped"), 0)
+        rows = np.flatnonzero(lost + skipped)
+        key = frames.connection[rows] << 1 | frames.direction[rows]
+        lanes, bins, kept = self.bins.place(key, frames.time_ns[rows])
+        self.bins.put("lost", lanes, bins, lost[rows[kept]])
+        self.bins.put("skipped", lanes, bins, skipped[rows[kept]])
+        self.bins.put("holes", lanes, bins, 1)
+
+    def finish(self) -> None:
+        """The axis is as long as the capture."""
+        if self._range is not None and self.bins.keys:
+            self.bins.stretch(*self._range)
+
+    def nothing(self) -> str | None:
+        """Say why there is nothing to draw."""
+        return None if self.bins.keys else "no bytes are missing between frames"
+
+    def draw(self, sheet: Sheet) -> Figure:
+        """Draw it."""
+        bins, theme = self.bins, sheet.theme
+        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        chosen = busiest((bins["lost"] + bins["skipped"]).sum(axis=1), bins.keys)
+        figure, (above, below) = sheet.figure(
+            height(len(chosen)) + 1.6, rows=2, sharex=True, height_ratios=[0.36 * max(len(chosen), 2), 1.6]
+        )
+        times = clock(np.maximum(bins.starts_ns(), bins.first_ns or 0))
+        for row, lane in enumerate(chosen):
+            for name, offset, shape, color, text in (
+                ("lost", -0.14, "o", theme.error, "not in the capture"),
+                ("skipped", 0.14, "s", theme.series[1], "passed over: no frame"),
+            ):
+                at = np.flatnonzero(bins[name][lane])
+                sizes = 12 + 14 * np.log10(np.maximum(bins[name][lane][at], 1))
+                above.scatter(
+                    times[at], np.full(len(at), row + offset), sizes, color=color, marker=shape, alpha=0.7, label=text
+                )
+        label_rows(above, [self._label(lane, sheet) for lane in chosen])
+        handles = dict(zip(*reversed(above.get_legend_handles_labels()), strict=True))
+        above.legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        ends = np.r_[times, clock(bins.last_ns)]
+        for name, color in (("lost", theme.error), ("skipped", theme.series[1])):
+            total = np.cumsum(bins[name].sum(axis=0))
+            if total[-1]:
+                below.plot(ends, np.r_[total, total[-1]], drawstyle="steps-post", color=color)
+        below.set_ylim(bottom=0)
+        amounts(below, "B", 1024)
+        below.set_ylabel("in all, so far")
+        clock.limit(below)
+        clock.label(below)
+        lost, skipped, holes = (int(bins[name].sum()) for name in ("lost", "skipped", "holes"))
+        parts = [count(holes, "hole"), f"{lost:,} bytes lost", f"{skipped:,} bytes passed over"]
+        if len(bins.keys) > len(chosen):
+            parts.append(f"{len(bins.keys) - len(chosen):,} more directions with less are not shown")
+        sheet.title(figure, "Gaps", ", ".join(parts))
+        return figure
+
+    def _label(self, lane: int, sheet: Sheet) -> str:
+        key = self.bins.keys[lane]
+        return f"{plain(sheet.people.label(key >> 1), 28)}, {'server' if key & 1 else 'client'}"

@@ -1,0 +1,107 @@
+"""Which vbucket was busy when: items by vbucket and time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.plots.bins import SUM, Bins
+from analysis.plots.drawing import Clock, Sheet, count, duration
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from analysis.plots.frames import Frames
+
+    Longs = NDArray[np.int64]
+
+_NAMED = 40  #: vbuckets that are all named beside their rows
+_TICKS = 12
+_COLUMNS, _ROWS = 400, 256  #: more can't be told apart
+_LEAST_COLUMNS = 60
+_BUSY = 0.35  #: share of cells that should have something in them: single dots are hard to see
+
+
+class Heatmap:
+    """Gathers and draws."""
+
+    columns = frozenset(("by_seqno", "vbucket"))
+
+    def __init__(self) -> None:
+        self.bins = Bins(items=SUM)
+
+    def fold(self, frames: Frames) -> None:
+        """Take a batch of frames."""
+        vbucket = frames.numbers("vbucket")
+        rows = np.flatnonzero((frames.numbers("by_seqno") >= 0) & (vbucket >= 0))
+        lanes, bins, _ = self.bins.place(vbucket[rows], frames.time_ns[rows])
+        self.bins.put("items", lanes, bins, 1)
+
+    def finish(self) -> None:
+        """Nothing is left."""
+
+    def nothing(self) -> str | None:
+        """Say why there is nothing to draw."""
+        return None if self.bins.keys else "no message of a stream has a seqno"
+
+    def draw(self, sheet: Sheet) -> Figure:
+        """Draw it."""
+        from matplotlib.colors import LogNorm, Normalize  # noqa: PLC0415 - see analysis.plots.theme.require
+        from matplotlib.ticker import NullFormatter  # noqa: PLC0415
+
+        bins = self.bins
+        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        order = sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])
+        vbuckets = [bins.keys[lane] for lane in order]
+        together = -(-len(order) // _ROWS)
+        items = _summed(bins["items"][order].T, together).T
+        factor = -(-bins.count // _COLUMNS)
+        while bins.count // factor > _LEAST_COLUMNS and np.mean(_summed(items, factor) > 0) < _BUSY:
+            factor *= 2
+        items = _summed(items, factor)
+        columns = items.shape[1]
+        edges = clock((bins.low + np.arange(columns + 1) * factor << bins.shift).astype(np.int64))
+        height = min(7.0, max(2.6, 1.9 + 0.19 * len(order)))
+        figure, (axes,) = sheet.figure(height)
+        axes.grid(visible=False)
+        most = int(items.max())
+        norm = LogNorm(1, most) if most > 20 else Normalize(0, max(most, 1))
+        shown = np.ma.masked_equal(items, 0)
+        mesh = axes.pcolormesh(
+            edges,
+            np.r_[np.arange(len(items)) * together, len(order)],
+            shown,
+            norm=norm,
+            cmap=sheet.theme.colormap(),
+            rasterized=True,
+        )
+        width = duration(factor * bins.width_ns)
+        bar = figure.colorbar(mesh, ax=axes, label=f"items in {width}", pad=0.01, fraction=0.05)
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        bar.ax.yaxis.set_minor_formatter(NullFormatter())
+        ticks = np.arange(len(order))
+        if len(order) > _NAMED:
+            ticks = np.unique(np.linspace(0, len(order) - 1, _TICKS).astype(np.int64))
+        axes.set_yticks(ticks + 0.5, [str(vbuckets[tick]) for tick in ticks.tolist()])
+        axes.set_ylabel("vbucket")
+        axes.invert_yaxis()
+        clock.limit(axes)
+        clock.label(axes)
+        parts = [count(int(bins["items"].sum()), "item"), count(len(order), "vbucket"), f"a column is {width}"]
+        if together > 1:
+            parts.append(f"{together} vbuckets a row")
+        if bins.left_out:
+            parts.append(f"{bins.left_out:,} items of further vbuckets are not shown")
+        sheet.title(figure, "Items by vbucket", ", ".join(parts))
+        return figure
+
+
+def _summed(array: Longs, factor: int) -> Longs:
+    """Put columns together, so many at a time."""
+    rows, columns = array.shape
+    padded = np.zeros((rows, -(-columns // factor) * factor), np.int64)
+    padded[:, :columns] = array
+    found: Longs = padded.reshape(rows, -1, factor).sum(axis=2)
+    return found

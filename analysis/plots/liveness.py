@@ -1,0 +1,126 @@
+"""No-ops and silence: a row per connection with its traffic, the no-ops on it, and its longest pause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.context.kinds import NOOP
+from analysis.plots.bins import SUM, Bins
+from analysis.plots.drawing import Clock, Sheet, count, duration
+from analysis.plots.rows import busiest, height, label_rows
+from analysis.plots.theme import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from analysis.plots.frames import Frames
+
+_CONTROL = b"set_noop_interval"
+
+
+class Liveness:
+    """Gathers and draws."""
+
+    columns: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.bins = Bins(frames=SUM, noops=SUM, replies=SUM)
+        self.interval_s: dict[int, int] = {}  #: by connection, as agreed upon
+        self.silence: dict[int, tuple[int, int]] = {}  #: by connection, the longest: begin and end
+        self._latest: dict[int, int] = {}
+
+    def fold(self, frames: Frames) -> None:
+        """Take a batch of frames."""
+        lanes, bins, kept = self.bins.place(frames.connection, frames.time_ns)
+        noop = ((frames.opcode == NOOP) & ~frames.draft)[kept]
+        reply = frames.response[kept]
+        self.bins.put("frames", lanes, bins, 1)
+        self.bins.put("noops", lanes, bins, (noop & ~reply).astype(np.int64))
+        self.bins.put("replies", lanes, bins, (noop & reply).astype(np.int64))
+        for row, seconds in frames.controls(_CONTROL):
+            self.interval_s[int(frames.connection[row])] = seconds
+        self._silences(frames)
+
+    def finish(self) -> None:
+        """Nothing is left."""
+
+    def nothing(self) -> str | None:
+        """Say why there is nothing to draw."""
+        there = self.bins["noops"].any() or self.bins["replies"].any() or self.interval_s
+        return None if there else "there is no no-op, and no connection has agreed on any"
+
+    def draw(self, sheet: Sheet) -> Figure:
+        """Draw it."""
+        bins = self.bins
+        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        noops, replies = bins["noops"].sum(axis=1), bins["replies"].sum(axis=1)
+        agreed = np.array([key in self.interval_s for key in bins.keys])
+        chosen = busiest((noops + replies) * 2 + agreed, bins.keys)
+        figure, (axes,) = sheet.figure(height(len(chosen)))
+        for row, lane in enumerate(chosen):
+            self._row(axes, row, lane, sheet, clock)
+        label_rows(axes, [self._label(lane, sheet) for lane in chosen])
+        clock.limit(axes)
+        clock.label(axes)
+        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        axes.legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        parts = [count(int(noops.sum()), "no-op"), f"{int(replies.sum()):,} answered"]
+        others = int(np.count_nonzero(noops + replies)) - len(chosen)
+        if others > 0:
+            parts.append(f"{count(others, 'connection')} more with no-ops are not shown")
+        sheet.title(figure, "Liveness", ", ".join(parts))
+        return figure
+
+    def _label(self, lane: int, sheet: Sheet) -> str:
+        key = self.bins.keys[lane]
+        every = f"\nno-op every {self.interval_s[key]:,} s" if key in self.interval_s else ""
+        return plain(sheet.people.label(key), 28) + every
+
+    def _row(self, axes: Axes, row: int, lane: int, sheet: Sheet, clock: Clock) -> None:
+        bins, theme = self.bins, sheet.theme
+        starts = np.maximum(bins.starts_ns(), bins.first_ns or 0)
+        width = max(bins.width_ns / clock.scale, clock.range_ns / clock.scale / 500)
+        busy = clock(starts[bins["frames"][lane] > 0])
+        spans = [(float(begin), width) for begin in busy]
+        axes.broken_barh(spans, (row - 0.11, 0.22), color=theme.quiet, alpha=0.55, linewidth=0, label="any message")
+        for name, offset, shape, color in (
+            ("noops", -0.25, "v", theme.series[0]),
+            ("replies", 0.25, "^", theme.series[1]),
+        ):
+            at = np.flatnonzero(bins[name][lane])
+            label = "no-op" if name == "noops" else "its answer"
+            axes.plot(clock(starts[at]), np.full(len(at), row + offset), shape, color=color, markersize=5, label=label)
+        begin, end = self.silence.get(bins.keys[lane], (0, 0))
+        if end - begin > clock.range_ns * 0.08:
+            ends = (float(clock(begin)), float(clock(end)))
+            axes.annotate(
+                "",
+                (ends[0], row),
+                (ends[1], row),
+                arrowprops={"arrowstyle": "<->", "color": theme.quiet, "linewidth": 0.8},
+            )
+            axes.annotate(
+                f"{duration(end - begin)} of silence",
+                (sum(ends) / 2, row),
+                ha="center",
+                va="center",
+                fontsize=7,
+                bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 1},
+            )
+
+    def _silences(self, frames: Frames) -> None:
+        order = np.argsort(frames.connection, kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(frames.connection[order])) + 1):
+            if not len(part):
+                continue
+            number = int(frames.connection[part[0]])
+            times = np.maximum.accumulate(frames.time_ns[part])
+            before = np.r_[self._latest.get(number, times[0]), times[:-1]]
+            at = int(np.argmax(times - before))
+            begin, end = self.silence.get(number, (0, 0))
+            if times[at] - before[at] > end - begin:
+                self.silence[number] = (int(before[at]), int(times[at]))
+            self._latest[number] = max(int(times[-1]), int(before[0]))

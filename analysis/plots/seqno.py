@@ -1,0 +1,238 @@
+"""Seqnos over time: a line per stream, the range of its current snapshot behind it, findings on top.
+
+Of each stream and bin the first, last, least and highest seqno are kept, which is enough to draw the line as all
+points would. Knows by_seqno and snapshot markers; must not know rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.context.kinds import SNAPSHOT_MARKER
+from analysis.plots.bins import FIRST, LAST, LEAST, MOST, NONE, Bins, carried
+from analysis.plots.drawing import Clock, Sheet, count
+from analysis.plots.theme import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from analysis.findings import Finding
+    from analysis.plots.frames import Frames
+
+    Longs = NDArray[np.int64]
+
+FEW = 12  #: streams that get a colour of their own, and their snapshots
+_CONNECTION, _VBUCKET = 32, 16  #: bits below
+_NAMED = 6  #: streams with findings that get a name where there are many
+_CROWD = 48  #: from so many streams on, the spread is drawn too
+_DASHES = ("-", "--", ":")
+
+
+class Seqnos:
+    """Gathers and draws."""
+
+    columns = frozenset(("by_seqno", "vbucket", "stream_id", "snap_start_seqno", "snap_end_seqno"))
+
+    def __init__(self) -> None:
+        self.items = 0
+        self.snapshots = 0
+        self.bins = Bins(first=FIRST, last=LAST, least=LEAST, most=MOST, start=LEAST, end=MOST)
+
+    def fold(self, frames: Frames) -> None:
+        """Take a batch of frames."""
+        vbucket, seqno = frames.numbers("vbucket"), frames.numbers("by_seqno")
+        stream = np.maximum(frames.numbers("stream_id"), 0)
+        key = frames.connection << _CONNECTION | np.maximum(vbucket, 0) << _VBUCKET | stream & 0xFFFF
+        rows = np.flatnonzero((seqno >= 0) & (vbucket >= 0))
+        self.items += len(rows)
+        lanes, bins, kept = self.bins.place(key[rows], frames.time_ns[rows])
+        for name in ("first", "last", "least", "most"):
+            self.bins.put(name, lanes, bins, seqno[rows[kept]])
+        start, end = frames.numbers("snap_start_seqno"), frames.numbers("snap_end_seqno")
+        rows = np.flatnonzero(frames.requests(SNAPSHOT_MARKER) & (start >= 0) & (end >= 0) & (vbucket >= 0))
+        self.snapshots += len(rows)
+        lanes, bins, kept = self.bins.place(key[rows], frames.time_ns[rows])
+        self.bins.put("start", lanes, bins, start[rows[kept]])
+        self.bins.put("end", lanes, bins, end[rows[kept]])
+
+    def finish(self) -> None:
+        """Nothing is left."""
+
+    def nothing(self) -> str | None:
+        """Say why there is nothing to draw."""
+        return None if self.items or self.snapshots else "no message of a stream has a seqno"
+
+    def draw(self, sheet: Sheet) -> Figure:
+        """Draw it."""
+        from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see analysis.plots.theme.require
+
+        bins = self.bins
+        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        few = len(bins.keys) <= FEW
+        figure, (axes,) = sheet.figure(5.6)
+        if few:
+            self._draw_few(axes, sheet, clock)
+        else:
+            self._draw_many(axes, figure, sheet, clock)
+        marked = self._mark(axes, sheet, clock)
+        axes.set_ylabel("by_seqno")
+        axes.ticklabel_format(axis="y", style="plain", useOffset=False)
+        axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.margins(y=0.06)
+        clock.limit(axes)
+        clock.label(axes)
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            if few:
+                axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            else:  # the bar of colours is on the right
+                axes.legend(handles, labels, loc="upper left", frameon=True, framealpha=0.85, edgecolor="none")
+        parts = [count(len(bins.keys), "stream"), count(self.items, "item"), count(self.snapshots, "snapshot")]
+        if marked:
+            parts.append(f"{count(marked, 'finding')} marked")
+        if bins.left_out:
+            parts.append(f"{bins.left_out:,} items of further streams are not shown")
+        if not few and self.snapshots:
+            parts.append(f"snapshots are drawn for up to {FEW} streams (--vbucket, --connection)")
+        sheet.title(figure, "Seqno progress", ", ".join(parts))
+        return figure
+
+    def label(self, key: int, sheet: Sheet) -> str:
+        """Return what to call a stream."""
+        stream = f" stream {key & 0xFFFF}" if key & 0xFFFF else ""
+        name = plain(sheet.people.label(key >> _CONNECTION), 20)
+        return f"vbucket {key >> _VBUCKET & 0xFFFF}{stream} ({name})"
+
+    def line(self, lane: int, clock: Clock) -> tuple[Any, Any]:
+        """Return the points of a stream's line."""
+        bins = self.bins
+        there = np.flatnonzero(bins["last"][lane] != NONE)
+        start, width = bins.starts_ns()[there], bins.width_ns
+        times = np.repeat(start, 4) + np.tile((np.arange(4) * width) // 4, len(there))
+        values = np.column_stack([bins[name][lane][there] for name in ("first", "least", "most", "last")])
+        # With one item in a bin the four are one point; with none but rising ones they are in order.
+        times = np.clip(times, bins.first_ns, bins.last_ns)
+        alone = np.repeat(bins["least"][lane][there] == bins["most"][lane][there], 4)
+        keep = ~alone | (np.arange(len(times)) % 4 == 0)
+        return clock(times[keep]), values.ravel()[keep]
+
+    def _draw_few(self, axes: Axes, sheet: Sheet, clock: Clock) -> None:
+        bins, series = self.bins, sheet.theme.series
+        edges = np.r_[bins.starts_ns(), (bins.starts_ns()[-1:] + bins.width_ns)]
+        edges = clock(np.clip(edges, bins.first_ns, max(bins.last_ns, (bins.first_ns or 0) + 1)))
+        start, end = carried(bins["start"]), carried(bins["end"])
+        for place, lane in enumerate(sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])):
+            color, dash = series[place % len(series)], _DASHES[place // len(series) % len(_DASHES)]
+            there = start[lane] != NONE
+            if there.any():
+                low = np.where(there, start[lane].astype(float), np.nan)
+                high = np.where(there, end[lane].astype(float), np.nan)
+                low, high = np.r_[low, low[-1]], np.r_[high, high[-1]]
+                alpha = 0.16 if len(bins.keys) <= 3 else 0.08
+                axes.fill_between(edges, low, high, step="post", color=color, alpha=alpha, linewidth=0, zorder=1.5)
+                for edge in (low, high):
+                    axes.plot(edges, edge, color=color, drawstyle="steps-post", alpha=0.35, linewidth=0.7, zorder=1.6)
+            times, values = self.line(lane, clock)
+            marker = "o" if len(times) <= 60 else ""
+            label = self.label(bins.keys[lane], sheet)
+            form: dict[str, Any] = {"drawstyle": "steps-post", "linestyle": dash, "marker": marker, "markersize": 3}
+            axes.plot(times, values, color=color, label=label, zorder=2.5, **form)
+        if (bins["start"] != NONE).any():
+            axes.fill_between(
+                [], [], [], color=sheet.theme.quiet, alpha=0.3, linewidth=0, label="range of the snapshot"
+            )
+
+    def _draw_many(self, axes: Axes, figure: Figure, sheet: Sheet, clock: Clock) -> None:
+        from matplotlib.collections import LineCollection  # noqa: PLC0415 - see analysis.plots.theme.require
+        from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+        bins = self.bins
+        lines = [_steps(*self.line(lane, clock)) for lane in range(len(bins.keys))]
+        vbuckets = np.array([key >> _VBUCKET & 0xFFFF for key in bins.keys])
+        drawn = LineCollection(
+            lines,
+            array=vbuckets,
+            cmap=sheet.theme.colormap(),
+            linewidths=max(0.4, min(1.2, 60 / len(lines))),
+            alpha=0.75,
+            rasterized=True,
+            zorder=2,
+        )
+        axes.add_collection(drawn)
+        axes.autoscale_view()
+        if len(lines) >= _CROWD:
+            self._spread(axes, sheet, clock)
+        bar = figure.colorbar(drawn, ax=axes, label="vbucket", pad=0.01, fraction=0.04)
+        bar.ax.yaxis.set_major_locator(MaxNLocator(8, integer=True))
+
+    def _spread(self, axes: Axes, sheet: Sheet, clock: Clock) -> None:
+        """Draw how far streams have come on the whole: among very many lines none can be followed."""
+        bins = self.bins
+        last = carried(bins["last"])
+        begun = np.flatnonzero((last != NONE).sum(axis=0) * 2 >= len(bins.keys))
+        if not len(begun):
+            return
+        times = clock(np.clip(bins.starts_ns()[begun], bins.first_ns, bins.last_ns))
+        known = np.where(last == NONE, np.nan, last.astype(float))[:, begun]
+        shares = np.nanpercentile(known, (10, 50, 90), axis=0)
+        for share, dash, label in zip(
+            shares, (":", "-", "--"), ("a tenth is below", "half", "a tenth is above"), strict=True
+        ):
+            axes.plot(times, share, color=sheet.theme.ink, linestyle=dash, linewidth=1.8, label=label, zorder=2.8)
+
+    def _mark(self, axes: Axes, sheet: Sheet, clock: Clock) -> int:
+        """Mark findings; name the streams of the first ones where lines have no names."""
+        lanes = {key: lane for lane, key in enumerate(self.bins.keys)}
+        marked: dict[str, list[tuple[float, float]]] = {}
+        named: dict[int, None] = {}
+        for finding in sheet.findings:
+            key = _key(finding, sheet)
+            if key in lanes:
+                marked.setdefault(finding.severity.value, []).append(self._point(finding, lanes[key], clock))
+                named[key] = None
+        for severity, points in marked.items():
+            color, shape = sheet.theme.mark(severity)
+            times, values = zip(*points, strict=True)
+            axes.scatter(
+                times, values, color=color, marker=shape, s=42, zorder=4, edgecolors=sheet.theme.paper, label=severity
+            )
+        if len(lanes) > FEW:
+            for place, key in enumerate(list(named)[:_NAMED]):
+                color = sheet.theme.series[place % len(sheet.theme.series)]
+                times, values = self.line(lanes[key], clock)
+                label = self.label(key, sheet)
+                axes.plot(times, values, color=color, drawstyle="steps-post", label=label, zorder=3)
+        return sum(len(points) for points in marked.values())
+
+    def _point(self, finding: Finding, lane: int, clock: Clock) -> tuple[float, float]:
+        """Return where a finding is: at its seqno, else on its stream's line."""
+        bins = self.bins
+        seqno = finding.facts.get("by_seqno", -1)
+        if seqno < 0 or not self._seen(lane, seqno):
+            there = np.flatnonzero(bins["last"][lane] != NONE)
+            source = "last" if len(there) else "end"
+            there = there if len(there) else np.flatnonzero(bins["end"][lane] != NONE)
+            wanted = (finding.time_ns >> bins.shift) - bins.low
+            seqno = int(bins[source][lane][there[np.argmin(np.abs(there - wanted))]])
+        return float(clock(finding.time_ns)), float(seqno)
+
+    def _seen(self, lane: int, seqno: int) -> bool:
+        least, most = self.bins["least"][lane], self.bins["most"][lane]
+        there = least != NONE
+        return bool(((least <= seqno) & (most >= seqno) & there).any())
+
+
+def _steps(times: Any, values: Any) -> Any:
+    """Return the corners of a line that stays where it is until something comes."""
+    return np.column_stack([np.repeat(times, 2)[1:], np.repeat(values, 2)[:-1]])
+
+
+def _key(finding: Finding, sheet: Sheet) -> int:
+    number = sheet.people.number(finding.connection)
+    if number is None or finding.vbucket is None:
+        return -1
+    return number << _CONNECTION | finding.vbucket << _VBUCKET | (finding.stream_id or 0)

@@ -1,0 +1,249 @@
+"""FLC: flow control. Bytes that were sent, that arrived, and that were given back, as each side knew them."""
+
+from __future__ import annotations
+
+from analysis.context.flow_acks import LATE_NS
+from analysis.context.flow_rows import DRIFTS, LIMIT, LOST, ONE_SIDED, UNOPENED
+from analysis.context.flow_sent import QUIET_NS, SHARE
+from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.terms import col
+
+STALL_NS = 60 * 10**9  #: a window that is full for longer than this is a stall (FLC-03)
+_NOOP_BYTES = 24
+
+_UNKNOWN = (
+    Unknown("start", col.doubt.equals(UNOPENED)),
+    Unknown("limit", col.doubt.equals(LIMIT)),
+    Unknown("one-sided", col.doubt.equals(ONE_SIDED)),
+    Unknown("gap", col.doubt.equals(LOST)),
+)
+_NOOPS_COUNTED = (col.excess > 0) & (
+    col.excess.equals(col.noops_since * _NOOP_BYTES) | col.excess.equals(col.noops * _NOOP_BYTES)
+)
+_LOSSES = "behind a loss in either direction, or without the connection's beginning, nothing is known of the sums"
+_KINDS = {
+    number: f"{each} for each of {{drift_count}} messages: {name}" for number, (name, each) in enumerate(DRIFTS, 1)
+}
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "FLC-01",
+        Severity.ERROR,
+        "no more is given back than has arrived",
+        "The bytes of all acks together are never more than the counted bytes of the messages that had reached the "
+        "consumer. What is too much is forgotten, as servers do, so that later acks are judged for themselves.",
+        (
+            Check(
+                "acks",
+                col.excess.equals(0) | _NOOPS_COUNTED,
+                "{bytes} bytes are given back, and only {due} had arrived and were not given back yet: {excess} too "
+                "many",
+                when=col.window > 0,
+                unknown=_UNKNOWN,
+                facts=("bytes", "due", "excess", "window"),
+                evidence=("oldest",),
+                root="over_root",
+            ),
+        ),
+        excuses=(
+            Excuse("since 4.5 bytes that were sent before the first window count", "late-window"),
+            Excuse("up to 4.1 counting begins with the window", "late-window-3x"),
+            Excuse("acks cross messages on their way: only what had arrived is given back", "ack-in-flight"),
+            Excuse("a prepare counts two bytes more than it has", "large-documents"),
+            Excuse("bytes that were sent while the window was switched off", "window-off"),
+            Excuse("the early dialect does not count what it had held back", "early-upr-window"),
+        ),
+        source="BufferLog::release warns; older servers clamp silently",
+        bugs=("MB-72321", "MB-60468", "MB-42506"),
+        limits=f"{_LOSSES}; a surplus that is smaller than what the consumer still holds does not show",
+    ),
+    Rule(
+        "FLC-02",
+        Severity.ERROR,
+        "nothing is sent at a full window",
+        "A counted message is sent only while less than the window is outstanding, counted with the acks that had "
+        "reached the producer. So the window is exceeded by at most one message.",
+        (
+            Check(
+                "sent",
+                col.outstanding < col.full,
+                "{outstanding} bytes are outstanding in a window of {window}, and more is sent",
+                unknown=_UNKNOWN,
+                facts=("outstanding", "window"),
+                evidence=("ack",),
+                root="root",
+            ),
+        ),
+        excuses=(
+            Excuse("only acks that the producer had received make room", "ack-in-flight"),
+            Excuse("a window may shrink below what is outstanding, and grown it needs no ack", "window-resize"),
+            Excuse("size 0 switches flow control off", "window-off"),
+            Excuse("up to 4.1 bytes that were sent before the window take nothing from it", "late-window-3x"),
+            Excuse("the last message may overshoot the window by its whole size", "large-documents"),
+            Excuse(
+                "the early dialect sends one message more than fits, and one uncounted after each stall",
+                "early-upr-window",
+            ),
+        ),
+        source="BufferLog::insert",
+        bugs=("MB-11298",),
+        limits=f"{_LOSSES}; where eras count differently, the way that accuses least is taken",
+    ),
+    Rule(
+        "FLC-03",
+        Severity.WARNING,
+        "a full window is not left alone for long",
+        "A producer whose window is full gets bytes back, or a larger window, within 60 seconds.",
+        (
+            Check(
+                "stalls",
+                col.waited_ns <= STALL_NS,
+                "{outstanding} bytes are outstanding in a window of {window}, and nothing is given back for "
+                "{waited_s} s",
+                unknown=_UNKNOWN,
+                facts=("outstanding", "window", "waited_s"),
+                evidence=("last",),
+                root="root",
+            ),
+        ),
+        excuses=(Excuse("a producer that has nothing to send is silent, but its window is not full", "idle-window"),),
+        source="producers of later releases give up after 720 s",
+        bugs=("MB-63439", "MB-56275", "MB-18661", "MB-16159"),
+        limits=f"{_LOSSES}; stalls that end with a larger window, and those of the early dialect, are not timed",
+    ),
+    Rule(
+        "FLC-04",
+        Severity.WARNING,
+        "everything is given back in the end",
+        "When the producer rests for more than 10 seconds and is not held up by the window, less than a fifth of the "
+        "window is left that is not given back later either.",
+        (
+            Check(
+                "rests",
+                (col.leftover * SHARE < col.window) | (col.drift > 0),
+                "{leftover} bytes of a window of {window} are never given back, though the producer rests for "
+                "{quiet_s} s",
+                when=col.quiet_ns > QUIET_NS,
+                unknown=_UNKNOWN,
+                facts=("leftover", "window", "quiet_s"),
+                evidence=("last",),
+            ),
+        ),
+        dialects=("dcp",),
+        excuses=(
+            Excuse("consumers may keep less than a fifth of the window", "idle-window"),
+            Excuse("up to 4.1 bytes that were sent before the window are not given back", "late-window-3x"),
+            Excuse("size 0 forgets what was outstanding", "window-off"),
+        ),
+        source="flow control of server consumers: acks at a fifth of the window, or after 5 s",
+        bugs=("MB-56275", "MB-60438"),
+        limits=f"{_LOSSES}; what a capture ends too early for is not missed",
+    ),
+    Rule(
+        "FLC-05",
+        Severity.WARNING,
+        "consumers count messages as producers do",
+        "What is left in the end is not explained by a constant for each message of a kind, at the last acks as well: "
+        "such a consumer counts these messages short, and the window shrinks until nothing fits.",
+        (
+            Check(
+                "rests",
+                col.drift.equals(0),
+                "{leftover} bytes are never given back: {drift}",
+                when=(col.quiet_ns > QUIET_NS) & (col.leftover > 0),
+                unknown=_UNKNOWN,
+                facts=("leftover", "window", "drift", "drift_count"),
+                evidence=("last",),
+                words={"drift": _KINDS},
+            ),
+        ),
+        dialects=("dcp",),
+        source="sizes that were once miscounted: prepares by 2, stream ends with a stream id by 3, markers V2.1 by 8, "
+        "mutations by 1",
+        bugs=("MB-46634", "MB-42506", "MB-50995"),
+        limits=f"{_LOSSES}; it takes three such messages, and two acks that show it where what is left may be the last "
+        "messages",
+    ),
+    Rule(
+        "FLC-06",
+        Severity.WARNING,
+        "bytes are given back only where there is a window",
+        "A consumer that sends acks has set connection_buffer_size before, and it was not refused.",
+        (
+            Check(
+                "acks",
+                col.wanted.true(),
+                "{bytes} bytes are given back, and no connection_buffer_size was set",
+                when=col.malformed.equals(0),
+                unknown=_UNKNOWN,
+                facts=("bytes",),
+                root="unwanted_root",
+            ),
+        ),
+        source="servers ignore such acks",
+        limits=_LOSSES,
+    ),
+    Rule(
+        "FLC-07",
+        Severity.INFO,
+        "acks give something back",
+        "An ack of 0 bytes is legal, and useless.",
+        (
+            Check(
+                "acks",
+                col.bytes > 0,
+                "0 bytes are given back",
+                when=col.malformed.equals(0),
+                facts=("bytes", "due"),
+                root="zero_root",
+            ),
+        ),
+        dialects=("dcp",),
+        excuses=(Excuse("an ack of 0 bytes is legal: this is for information", "odd-acks"),),
+        source="consumers of some releases send them",
+        bugs=("MB-59474",),
+    ),
+    Rule(
+        "FLC-08",
+        Severity.ERROR,
+        "no-ops do not count",
+        "A consumer that gives back exactly 24 bytes too many for each no-op counts what producers do not count.",
+        (
+            Check(
+                "acks",
+                ~_NOOPS_COUNTED,
+                "{bytes} bytes are given back and {due} had arrived: the {excess} bytes too many are 24 for each no-op "
+                "since the last ack, or for each of all {noops}",
+                when=(col.window > 0) & (col.excess > 0),
+                unknown=_UNKNOWN,
+                facts=("bytes", "due", "excess", "noops_since", "noops"),
+                evidence=("oldest",),
+                root="over_root",
+            ),
+        ),
+        source="flow control: no-ops, controls and answers are not counted",
+        bugs=("MB-46365",),
+        limits=f"{_LOSSES}; it shows only where the consumer gives back everything else",
+    ),
+    Rule(
+        "FLC-09",
+        Severity.INFO,
+        "bytes are given back soon",
+        "A message is given back within 10 seconds; acks that take longer slow rebalances down.",
+        (
+            Check(
+                "acks",
+                col.latency_ns <= LATE_NS,
+                "a message is given back {latency_s} s after it had arrived",
+                when=(col.window > 0) & (col.latency_ns > 0),
+                unknown=_UNKNOWN,
+                facts=("bytes", "latency_s"),
+                evidence=("oldest",),
+                root="late_root",
+            ),
+        ),
+        excuses=(Excuse("consumers give bytes back in batches, after 5 seconds at the latest", "odd-acks"),),
+        source="ack latency",
+        limits=f"{_LOSSES}; bytes are taken to be given back in the order they came",
+    ),
+)

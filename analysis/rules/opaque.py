@@ -1,0 +1,205 @@
+"""OPQ-01, 02, 03, 05, 11: questions and answers, and the opaques that hold them together."""
+
+from __future__ import annotations
+
+from analysis.context import kinds
+from analysis.context.talks import END, GAP, LIMIT, ONE_SIDED, START
+from analysis.rules.flawed import OPCODES
+from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.terms import NEVER, col
+from dissector.spec import enums
+
+_WORDS = {"opcode": OPCODES}
+#: Messages that nobody answers, except to refuse them.
+_SILENT = (
+    *(kinds.MUTATION, kinds.DELETION, kinds.EXPIRATION, kinds.SYSTEM_EVENT, kinds.BUFFER_ACK),
+    *range(kinds.PREPARE, 0x68),
+)
+_REFUSALS = (0x01, 0x02, 0x04, 0x0A, 0x0B, 0x22)
+_PATIENCE_NS = 60 * 10**9
+_ANSWERED, _REPEATED, _TO_DATA = 1, 2, 3  #: what an answer was found to belong to; 0: nothing
+
+#: What keeps the desk from deciding.
+UNDECIDED = tuple(
+    Unknown(reason, col.unknown.equals(number))
+    for reason, number in (
+        *(("gap", GAP), ("start", START), ("end", END)),
+        *(("one-sided", ONE_SIDED), ("limit", LIMIT)),
+    )
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "OPQ-01",
+        Severity.ERROR,
+        "every answer belongs to a request of its own",
+        "An answer has the opcode and opaque of an earlier request of the other side (in the draft opaque and vbucket) "
+        "that was not answered yet.",
+        (
+            Check(
+                "answers",
+                col.pairing.one_of((_ANSWERED, _TO_DATA)),
+                "a response to {opcode} with opaque {opaque:#010x}, which no request of the other side had",
+                when=col.pairing.differs(_REPEATED),
+                unknown=UNDECIDED,
+                facts=("opcode", "opaque", "status"),
+                name="unasked",
+                words=_WORDS,
+            ),
+            Check(
+                "answers",
+                NEVER,
+                "a second response to {opcode} with opaque {opaque:#010x}, for one request",
+                when=col.pairing.equals(_REPEATED),
+                unknown=UNDECIDED,
+                facts=("opcode", "opaque", "status"),
+                evidence=("request",),
+                name="repeated",
+                words=_WORDS,
+            ),
+        ),
+        dialects=("draft", "upr", "dcp"),
+        excuses=(
+            Excuse("answers to markers and states have the stream's opaque", "takeover"),
+            Excuse("several refusals of items go with one stream's opaque", "error-replies"),
+            Excuse("a relay's two legs are connections of their own", "relay"),
+        ),
+        source="stream request: the opaque is copied to the response",
+        bugs=("MB-22241",),
+        limits="answers to data and markers: which message they belong to is not on the wire",
+    ),
+    Rule(
+        "OPQ-02",
+        Severity.ERROR,
+        "every question is answered",
+        "Open, add stream, close stream, stream request, failover log, vbucket state, no-op, control, and a marker "
+        "that asks for it, get an answer within 60 seconds; add stream and stream request may take longer.",
+        (
+            Check(
+                "exchanges",
+                col.answered.true() & (col.patient.true() | (col.latency_ns <= _PATIENCE_NS)),
+                "{opcode} with opaque {opaque:#010x} was not answered within {seconds} seconds, though the other "
+                "side went on",
+                when=col.answered.true() | ~col.patient.true(),
+                unknown=UNDECIDED,
+                facts=("opcode", "opaque", "seconds", "answered"),
+                evidence=("answer",),
+                words=_WORDS,
+            ),
+        ),
+        excuses=(
+            Excuse("the connection was closed meanwhile", "closed-meanwhile"),
+            Excuse("add stream waits for a rollback", "relay-rollback"),
+            Excuse("a stream request waits for memory", "slow-answers"),
+        ),
+        source="messages that have a response",
+        bugs=("MB-29541", "MB-31481"),
+        limits="add streams and stream requests that are never answered, and what the end of the capture cuts off",
+    ),
+    Rule(
+        "OPQ-03",
+        Severity.WARNING,
+        "what needs no answer gets none",
+        "Mutations and all other data, and buffer acks, are not answered with success.",
+        (
+            Check(
+                "answers",
+                col.status.differs(enums.SUCCESS),
+                "a response to {opcode} with success and opaque {opaque:#010x}; such messages are not answered",
+                when=col.data.true() & col.opcode.one_of(_SILENT) & ~col.early.true(),
+                unknown=UNDECIDED,
+                facts=("opcode", "opaque"),
+                root="opcode",
+                words=_WORDS,
+            ),
+        ),
+        excuses=(
+            Excuse("an answer to a stream end is tolerated", "answered-end"),
+            Excuse("builds of May 2014 answer everything", "early-upr"),
+        ),
+        source="documents: the receiver should not send a reply",
+    ),
+    Rule(
+        "OPQ-05",
+        Severity.ERROR,
+        "an add stream leads to a stream request, and names it",
+        "For an add stream that succeeds the consumer has sent a stream request for the vbucket with at least the same "
+        "flags, and the answer names that request's opaque: as it is or byte-reversed, the same on all the connection.",
+        (
+            Check(
+                "additions",
+                col.found.true(),
+                "an add stream answered with success, and no stream request for vbucket {vbucket} before it",
+                unknown=UNDECIDED,
+                facts=("vbucket", "told"),
+                evidence=("request",),
+                name="no request",
+            ),
+            Check(
+                "additions",
+                col.matches.true(),
+                "the answer names opaque {told:#010x}, the stream request has {stream_opaque:#010x}",
+                when=col.found.true(),
+                unknown=UNDECIDED,
+                facts=("told", "stream_opaque"),
+                evidence=("request", "stream_request"),
+                name="opaque",
+            ),
+            Check(
+                "additions",
+                ~col.changed.true(),
+                "the answer names the stream's opaque in the other byte order than those around it",
+                when=col.found.true(),
+                unknown=UNDECIDED,
+                facts=("stream_opaque",),
+                evidence=("other",),
+                guilty="odd",
+                name="byte order",
+            ),
+            Check(
+                "additions",
+                (col.asked_flags - (col.asked_flags & col.sent_flags)).equals(0),
+                "the add stream has flags {asked_flags:#x}, its stream request {sent_flags:#x}",
+                when=col.found.true(),
+                unknown=UNDECIDED,
+                facts=("asked_flags", "sent_flags"),
+                evidence=("request",),
+                guilty="stream_request",
+                name="flags",
+            ),
+        ),
+        excuses=(
+            Excuse("a failed add stream names nothing", "relay-refused"),
+            Excuse("after a rollback there are several stream requests", "relay-rollback"),
+            Excuse("the answer may come behind the first items", "consumer-leg"),
+        ),
+        source="add stream: the response has the stream's opaque",
+        limits="that the opaque is no other live stream's: real servers share them (see OPQ-08)",
+    ),
+    Rule(
+        "OPQ-11",
+        Severity.WARNING,
+        "nothing that was sent is refused",
+        "Neither side refuses a message of a stream, unless the stream is being closed or handed over.",
+        (
+            Check(
+                "answers",
+                ~col.status.one_of(_REFUSALS),
+                "{opcode} of vbucket {vbucket} was refused with status {status:#04x}",
+                when=col.data.true() & ~col.early.true() & ~col.settling.true(),
+                unknown=UNDECIDED,
+                facts=("opcode", "status", "vbucket", "opaque"),
+                root="status",
+                words=_WORDS,
+            ),
+        ),
+        excuses=(
+            Excuse("the refused items were in flight when the stream was closed", "relay-close-in-flight"),
+            Excuse("the same, where the consumer closed it", "error-replies"),
+            Excuse("builds of May 2014 answer everything", "early-upr"),
+        ),
+        source="consumers refuse what belongs to no stream or to no snapshot",
+        bugs=("MB-36971", "MB-40934"),
+        limits="which of several messages with that opaque was refused, and refusals of opaques that no stream has",
+    ),
+)

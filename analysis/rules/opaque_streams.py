@@ -1,0 +1,254 @@
+"""OPQ-04, 06 to 10, 12: whose messages are whose, and how streams begin and end."""
+
+from __future__ import annotations
+
+from analysis.context import kinds
+from analysis.context.talks import bit
+from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.opaque import UNDECIDED
+from analysis.rules.terms import ALWAYS, NEVER, col
+
+_END_ON_CLOSE = bit("send_stream_end_on_client_close_stream")
+_CLOSED = 1  #: end reason
+_OWN = (kinds.DATA, kinds.MARKER, kinds.END, kinds.STATE, kinds.OSO, kinds.CACHE)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "OPQ-04",
+        Severity.ERROR,
+        "messages of a stream have its opaque and its vbucket",
+        "Every message of a stream has the opaque of the request that began it, and the vbucket of that request.",
+        (
+            Check(
+                "stream",
+                col.opaque.equals(col.instance_opaque),
+                "opaque {opaque:#010x}, but the stream of vbucket {vbucket} has {instance_opaque:#010x}",
+                when=col.granted.true() & col.kind.one_of(_OWN) & ~col.draft,
+                unknown=(LOST_SINCE_BEGIN, Unknown("gap", col.flawed)),
+                facts=("opaque", "instance_opaque", "vbucket"),
+                evidence=("request", "answer"),
+                root="opaque",
+                name="opaque",
+            ),
+            # The answers that begin streams come the same way as their data: without a loss, none was overlooked.
+            Check(
+                "stream",
+                NEVER,
+                "a message with opaque {opaque:#010x} for vbucket {vbucket}, which has no stream",
+                when=~col.granted.true() & col.kind.one_of(_OWN) & ~col.draft,
+                unknown=(UNOPENED, Unknown("gap", (col.gap > 0) | col.flawed)),
+                facts=("opaque", "vbucket"),
+                root="opaque",
+                name="no stream",
+            ),
+        ),
+        excuses=(Excuse("items of the old stream come until the new request is granted", "reopened-in-flight"),),
+        source="DcpConsumer::lookupStreamAndDispatchMessage",
+        bugs=("MB-36971", "MB-34951"),
+    ),
+    Rule(
+        "OPQ-06",
+        Severity.ERROR,
+        "nothing follows a stream end",
+        "Behind a stream end no message of the stream comes until a new request is granted.",
+        (
+            Check(
+                "stream",
+                col.ending_ordinal.equals(0),
+                "a message for vbucket {vbucket} behind its stream end",
+                # An end with another stream's opaque ends nothing: that is for OPQ-04 to say.
+                when=~col.draft & ~col.end_refused,
+                unknown=(Unknown("gap", (col.ending_ordinal > 0) & ((col.gap > col.ending_ordinal) | col.flawed)),),
+                facts=("vbucket", "opcode"),
+                evidence=("ending",),
+                root="ending_ordinal",
+            ),
+        ),
+        source="stream end: no more messages will be sent",
+        bugs=("MB-18625",),
+    ),
+    Rule(
+        "OPQ-07",
+        Severity.ERROR,
+        "a vbucket has one stream at a time",
+        "A stream request is not granted while the vbucket (with stream ids: the id) has a live stream on the "
+        "connection.",
+        (
+            Check(
+                "begins",
+                ~col.live.true(),
+                "a stream for vbucket {vbucket} with opaque {opaque:#010x} was granted while that with opaque "
+                "{previous_opaque:#010x} is live",
+                unknown=UNDECIDED,
+                facts=("vbucket", "opaque", "previous_opaque"),
+                evidence=("request", "previous"),
+            ),
+        ),
+        dialects=("draft", "upr", "dcp"),
+        excuses=(
+            Excuse("status 0x02 is the right answer to a second request", "error-replies"),
+            Excuse("streams of different vbuckets may share an opaque", "shared-opaque"),
+        ),
+        source="stream request: KEY_EEXISTS",
+        bugs=("MB-35061",),
+    ),
+    Rule(
+        "OPQ-08",
+        Severity.WARNING,
+        "live streams have opaques of their own",
+        "A new stream has another opaque than all live streams of the connection. Servers accept it otherwise: it is a "
+        "warning where answers go by the opaque alone, as in a takeover, and a remark where the vbucket is always at "
+        "hand.",
+        (
+            Check(
+                "begins",
+                ~col.shared.true(),
+                "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}, and one is a "
+                "takeover, whose answers have nothing else to go by",
+                when=col.handed_over.true() & ~col.draft.true(),
+                unknown=UNDECIDED,
+                facts=("vbucket", "other_vbucket", "opaque"),
+                evidence=("sharer",),
+                guilty="request",
+                name="takeover",
+            ),
+            Check(
+                "begins",
+                ~col.shared.true(),
+                "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}",
+                when=~col.handed_over.true() & ~col.draft.true(),
+                unknown=UNDECIDED,
+                facts=("vbucket", "other_vbucket", "opaque"),
+                evidence=("sharer",),
+                guilty="request",
+                root="opaque",
+                name="shared",
+                severity=Severity.INFO,
+            ),
+        ),
+        excuses=(
+            Excuse("some clients count in the upper half and put the vbucket in the lower", "gomemcached"),
+            Excuse("some clients use the vbucket's number", "vbucket-opaques"),
+            Excuse("the vbucket tells the streams apart", "shared-opaque"),
+        ),
+        source="consumers find streams by opaque",
+    ),
+    Rule(
+        "OPQ-09",
+        Severity.ERROR,
+        "a close is followed by what was agreed upon",
+        "When the producer grants a close, exactly one stream end of reason 1 follows if "
+        "send_stream_end_on_client_close_stream was accepted; otherwise nothing follows.",
+        (
+            Check(
+                "closings",
+                col.ended.true(),
+                "vbucket {vbucket} was closed, and the stream end that was agreed upon never came",
+                when=col.announced.true(),
+                unknown=UNDECIDED,
+                facts=("vbucket",),
+                evidence=("request",),
+                name="no end",
+            ),
+            Check(
+                "closings",
+                col.reason.equals(_CLOSED),
+                "vbucket {vbucket} was closed, and its stream ended for reason {reason} instead of 1",
+                when=col.announced.true() & col.ended.true(),
+                unknown=UNDECIDED,
+                facts=("vbucket", "reason"),
+                evidence=("request", "answer"),
+                name="reason",
+            ),
+            Check(
+                "closings",
+                ~col.ended.true(),
+                "a stream end (reason {reason}) behind the close of vbucket {vbucket}, which was not agreed upon",
+                when=~col.announced.true(),
+                unknown=UNDECIDED,
+                facts=("vbucket", "reason"),
+                evidence=("request", "answer"),
+                name="uncalled",
+            ),
+            Check(
+                "stream",
+                NEVER,
+                "a message for vbucket {vbucket} behind the answer to its close",
+                when=(col.closing_ordinal > 0)
+                & (col.ending_ordinal <= col.closing_ordinal)
+                & col.kind.one_of((kinds.DATA, kinds.MARKER, kinds.OSO, kinds.CACHE))
+                & ~col.agreed.has(_END_ON_CLOSE)
+                & ~col.draft,
+                unknown=(UNOPENED, Unknown("gap", col.connection_gap > 0), LOST_SINCE_BEGIN),
+                facts=("vbucket", "opcode"),
+                evidence=("closing", "request"),
+                root="closing_ordinal",
+                name="data",
+                severity=Severity.WARNING,
+            ),
+        ),
+        excuses=(
+            Excuse("before 5.5 nothing follows a close", "close-resume"),
+            Excuse("with the agreement items may come until the stream end", "close-in-flight"),
+            Excuse("on a consumer's leg items behind the close are normal", "relay-close-in-flight"),
+        ),
+        source="close stream",
+        bugs=("MB-45863", "MB-35061", "MB-34850"),
+        limits="a stream end that is missing where the producer had no room, or at the end of the capture",
+    ),
+    Rule(
+        "OPQ-10",
+        Severity.ERROR,
+        "a stream that reaches its end is ended",
+        "A stream that has delivered the requested end, and the snapshot that holds it, gets a stream end.",
+        (
+            Check(
+                "ends",
+                ALWAYS,
+                "",
+                when=col.granted.true() & (col.end >= 0) & (col.previous_seqno >= col.end),
+            ),
+            Check(
+                "endings",
+                NEVER,
+                "vbucket {vbucket} has reached the requested end {end_seqno}, and no stream end came in the "
+                "{seconds} seconds that the producer went on",
+                unknown=UNDECIDED,
+                facts=("vbucket", "end_seqno", "seconds"),
+                evidence=("request",),
+                name="no end",
+            ),
+        ),
+        excuses=(
+            Excuse("the client disconnected", "closed-meanwhile"),
+            Excuse("before 5.5 a closed stream gets no stream end", "close-resume"),
+        ),
+        source="stream end",
+        bugs=("MB-31481", "MB-31570"),
+        limits="takeovers, which end with a state, and streams without an end seqno",
+    ),
+    Rule(
+        "OPQ-12",
+        Severity.INFO,
+        "a new stream has a new opaque",
+        "A stream of a vbucket has another opaque than the stream before it on the same connection: late messages "
+        "could not be told apart.",
+        (
+            Check(
+                "begins",
+                ~col.reused.true(),
+                "two streams of vbucket {vbucket}, one after the other, have opaque {opaque:#010x}",
+                unknown=UNDECIDED,
+                facts=("vbucket", "opaque"),
+                evidence=("previous",),
+                guilty="request",
+                root="opaque",
+            ),
+        ),
+        excuses=(
+            Excuse("after a rollback a consumer asks again with the same opaque", "rollback"),
+            Excuse("the opaque of an ended stream may be used again", "shared-opaque"),
+        ),
+        source="example in the documents: a retry with the same opaque",
+    ),
+)

@@ -1,0 +1,144 @@
+"""SEQ: synchronous writes, what completes them, and what replicas acknowledge (SEQ-08 to SEQ-10)."""
+
+from __future__ import annotations
+
+from analysis.context import kinds
+from analysis.rules.model import LOST_SINCE_BEGIN, Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.terms import Term, col, either
+
+_DISK = 0x02  #: flag of markers
+_COMPLETIONS = (kinds.COMMIT, kinds.ABORT)
+_NAMES = {"opcode": {kinds.COMMIT: "commit", kinds.ABORT: "abort"}}
+
+_COMPLETION = col.opcode.one_of(_COMPLETIONS) & ~col.draft.true() & (col.prepared_seqno >= 0)
+#: The prepare must have been sent in this stream, and not from disk, where it may have been replaced or left out.
+_SHOWN = (col.prepared_seqno > col.start) & (col.prepared_seqno > col.disk_end)
+_FORGOTTEN = Unknown("limit", col.sync_strange)
+_OUTSTANDING = col.sync_opcode.equals(kinds.PREPARE)
+
+
+def _highest(one: Term, other: Term) -> Term:
+    return either(one > other, one, other)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "SEQ-08",
+        Severity.ERROR,
+        "a commit or an abort completes one prepare of its key",
+        "The prepared seqno of a commit or an abort is below its own, is that of the key's prepare, and no prepare is "
+        "completed twice.",
+        (
+            Check(
+                "documents",
+                col.prepared_seqno < col.by_seqno,
+                "the {opcode} at seqno {by_seqno} is of a prepare at seqno {prepared_seqno}",
+                when=_COMPLETION,
+                facts=("opcode", "by_seqno", "prepared_seqno"),
+                words=_NAMES,
+                name="own-seqno",
+            ),
+            Check(
+                "documents",
+                ~col.sync_opcode.one_of(_COMPLETIONS),
+                "the {opcode} at seqno {by_seqno} is of the prepare at seqno {prepared_seqno}, and the key's last one "
+                "was completed at seqno {sync_seqno} (frame {sync_frame})",
+                when=_COMPLETION & _SHOWN & (col.prepared_seqno < col.by_seqno),
+                unknown=(LOST_SINCE_BEGIN, _FORGOTTEN),
+                facts=("opcode", "by_seqno", "prepared_seqno", "sync_seqno", "sync_frame"),
+                words=_NAMES,
+                name="twice",
+            ),
+            Check(
+                "documents",
+                col.sync_seqno.equals(col.prepared_seqno),
+                "the {opcode} at seqno {by_seqno} is of a prepare at seqno {prepared_seqno}, which was not one of its "
+                "key",
+                when=_COMPLETION & _SHOWN & (col.prepared_seqno < col.by_seqno) & ~col.sync_opcode.one_of(_COMPLETIONS),
+                unknown=(LOST_SINCE_BEGIN, _FORGOTTEN),
+                facts=("opcode", "by_seqno", "prepared_seqno", "sync_seqno"),
+                words=_NAMES,
+                name="other-key",
+            ),
+        ),
+        dialects=("dcp",),
+        since="6.5",
+        excuses=(
+            Excuse("the prepare was sent before the stream began", "duplicate-prepare"),
+            Excuse("from disk, aborts come without their prepare, and prepares are replaced", "disk-prepares"),
+            Excuse("the prepares were sent on the connection before", "acknowledged-again"),
+        ),
+        source="VBucket::commit and VBucket::abort",
+        bugs=("MB-36971", "MB-50333"),
+        limits="Prepares up to the end of the last disk snapshot are not asked for.",
+    ),
+    Rule(
+        "SEQ-09",
+        Severity.ERROR,
+        "a key has one outstanding prepare",
+        "A key is not prepared again before its last prepare in the stream was committed or aborted.",
+        (
+            Check(
+                "documents",
+                ~_OUTSTANDING | (col.sync_seqno <= col.disk_end) | (col.sync_seqno >= col.by_seqno),
+                "the key is prepared at seqno {by_seqno}, and what was prepared at seqno {sync_seqno} "
+                "(frame {sync_frame}) is not completed",
+                when=col.opcode.equals(kinds.PREPARE) & ~col.draft.true() & ~col.marker_type.has(_DISK),
+                unknown=(LOST_SINCE_BEGIN,),
+                facts=("by_seqno", "sync_seqno", "sync_frame"),
+            ),
+        ),
+        dialects=("dcp",),
+        since="6.5",
+        excuses=(
+            Excuse("in disk snapshots mutations stand for commits: they complete their prepares", "disk-prepares"),
+            Excuse("behind a disk snapshot an old prepare may look open", "duplicate-prepare"),
+        ),
+        source="PassiveDurabilityMonitor and its duplicate-prepare window",
+        bugs=("MB-34562",),
+        limits="Of prepares up to the end of the last disk snapshot nothing is known.",
+    ),
+    Rule(
+        "SEQ-10",
+        Severity.ERROR,
+        "a replica acknowledges what it has, and never less than before",
+        "The seqnos that a replica acknowledges do not go back within a stream, and none is behind what was sent.",
+        (
+            Check(
+                "seqno_acks",
+                col.prepared_seqno >= col.acked_before,
+                "seqno {prepared_seqno} is acknowledged, and {acked_before} was before",
+                when=col.acked_before >= 0,
+                unknown=(
+                    LOST_SINCE_BEGIN,
+                    Unknown("gap", col.connection_gap > 0),
+                    Unknown("one-sided", col.acked_offset <= col.answer_offset),
+                ),
+                facts=("prepared_seqno", "acked_before"),
+                evidence=("before",),
+                name="backwards",
+            ),
+            Check(
+                "seqno_acks",
+                col.prepared_seqno <= _highest(col.previous_seqno, col.start),
+                "seqno {prepared_seqno} is acknowledged, and the last one that was sent is {previous_seqno}",
+                unknown=(
+                    LOST_SINCE_BEGIN,
+                    Unknown("gap", col.connection_gap > 0),
+                    Unknown("one-sided", col.unheard | (col.acked_offset <= col.answer_offset)),
+                ),
+                facts=("prepared_seqno", "previous_seqno"),
+                evidence=("last", "marker"),
+                name="ahead",
+            ),
+        ),
+        dialects=("dcp",),
+        since="6.5",
+        excuses=(
+            Excuse("a replica acknowledges the end of a disk snapshot that has no prepare", "prepares-only"),
+            Excuse("a replica acknowledges again when it has reconnected", "acknowledged-again"),
+        ),
+        source="ActiveStream::seqnoAck",
+        limits="Any seqno that was sent may be acknowledged, not only those of prepares.",
+    ),
+)

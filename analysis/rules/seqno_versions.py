@@ -1,0 +1,132 @@
+"""SEQ: revisions and CAS values, which grow with the seqnos of a document (SEQ-04 to SEQ-06)."""
+
+from __future__ import annotations
+
+from analysis.context import kinds
+from analysis.context.documents import CLOCK
+from analysis.rules.eras import at_least
+from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.terms import col
+
+_DAY_S = 24 * 3600
+_ALL_ONES = -1  #: 2^64 - 1 as a signed number
+_REVISED = (kinds.MUTATION, kinds.DELETION, kinds.EXPIRATION, kinds.PREPARE)
+_TOMBSTONES = (kinds.DELETION, kinds.EXPIRATION)
+
+#: A document that came before in the same stream, both with a revision and a CAS of their own.
+_VERSIONS = (
+    (col.version_ordinal > 0)
+    & col.opcode.one_of(_REVISED)
+    & col.version_opcode.one_of(_REVISED)
+    & (col.by_seqno > col.version_seqno)
+    & (col.version_rev > 0)
+    & (col.rev_seqno > 0)
+    & ~col.draft.true()
+)
+_LOST_SINCE_VERSION = Unknown("gap", col.gap > col.version_ordinal)
+_CLOCKED = at_least(4, 5) & col.opcode.one_of(_REVISED) & ~col.draft.true()
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "SEQ-04",
+        Severity.ERROR,
+        "revisions of a document increase",
+        "Of two versions of a document in a stream, the one with the greater seqno has the greater revision. Undecided "
+        "from the first document on whose revision or CAS another cluster must have made: a revision above the seqno, "
+        "or a CAS below that of the item before.",
+        (
+            Check(
+                "documents",
+                col.rev_seqno > col.version_rev,
+                "the document has revision {rev_seqno} at seqno {by_seqno}, and had {version_rev} at seqno "
+                "{version_seqno} (frame {version_frame})",
+                # A tombstone that was purged takes the revision with it.
+                when=_VERSIONS & ~col.version_opcode.one_of(_TOMBSTONES),
+                unknown=(_LOST_SINCE_VERSION, Unknown("foreign", col.foreign | col.foreign_here)),
+                facts=("rev_seqno", "by_seqno", "version_rev", "version_seqno", "version_frame"),
+            ),
+        ),
+        excuses=(
+            Excuse("writes with metadata bring their own revision", "with-meta"),
+            Excuse("revisions start again when the tombstone was purged", "purged-tombstone"),
+            Excuse("a prepare and what it became share the revision", "disk-prepares"),
+        ),
+        source="revisions count the changes of a document",
+        bugs=("MB-48179", "MB-48713", "MB-23713"),
+        limits="Replication between clusters shows only by its traces: a first document of another cluster that leaves "
+        "none may be blamed. Across streams, and behind a tombstone, nothing is compared.",
+    ),
+    Rule(
+        "SEQ-05",
+        Severity.WARNING,
+        "CAS values of a document increase",
+        "Of two versions of a document in a stream whose revisions follow each other, the later one has the greater "
+        "CAS. Judged where both are hybrid clocks, and no document before came from another cluster.",
+        (
+            Check(
+                "documents",
+                col.cas > col.version_cas,
+                "the document has CAS {cas} at seqno {by_seqno}, and had {version_cas} at seqno {version_seqno} "
+                "(frame {version_frame})",
+                when=_VERSIONS
+                # The vbucket's own next version, by its revision.
+                & col.rev_seqno.equals(col.version_rev + 1)
+                & (col.cas >= CLOCK)
+                & (col.version_cas >= CLOCK),
+                unknown=(_LOST_SINCE_VERSION, Unknown("foreign", col.foreign)),
+                facts=("cas", "by_seqno", "version_cas", "version_seqno", "version_frame"),
+            ),
+        ),
+        since="4.0",
+        excuses=(
+            Excuse("writes with metadata bring the CAS of another cluster", "with-meta"),
+            Excuse("a CAS is a hybrid clock since 4.0 only", "old-cas"),
+            Excuse("a prepare and what it became share the CAS", "disk-prepares"),
+        ),
+        source="hybrid clocks, MB-12926",
+        bugs=("MB-17517",),
+        limits="Versions between which others were replaced are not compared: their revisions leave one out.",
+    ),
+    Rule(
+        "SEQ-06",
+        Severity.WARNING,
+        "a CAS is a time, and not one to come",
+        "The CAS of a document is neither 0 nor all ones, and as a clock not more than a day ahead of the capture.",
+        (
+            Check(
+                "documents",
+                col.cas.differs(0),
+                "the CAS of seqno {by_seqno} is 0",
+                when=_CLOCKED,
+                facts=("by_seqno",),
+                root="serial",
+                name="zero",
+            ),
+            Check(
+                "documents",
+                col.cas.differs(_ALL_ONES),
+                "the CAS of seqno {by_seqno} is 2^64 - 1",
+                when=_CLOCKED,
+                facts=("by_seqno",),
+                root="serial",
+                name="all-ones",
+            ),
+            Check(
+                "documents",
+                col.cas_ahead_s <= _DAY_S,
+                "the CAS of seqno {by_seqno} is {cas_ahead_s} seconds ahead of the capture",
+                when=_CLOCKED & col.cas.differs(_ALL_ONES),
+                unknown=(Unknown("setup", col.time_ns < CLOCK),),
+                facts=("by_seqno", "cas", "cas_ahead_s"),
+                root="serial",
+                name="ahead",
+            ),
+        ),
+        since="4.5",
+        excuses=(Excuse("a CAS is a hybrid clock since 4.0 only", "old-cas"),),
+        source="hybrid clocks; a poisoned clock is never caught up with",
+        bugs=("MB-17517",),
+        limits="Silent until the connection shows that its producer is of 4.5 or later, and where the capture's own "
+        "clock is from before 2010.",
+    ),
+)
