@@ -34,9 +34,8 @@ def counts(row: Row) -> bool:
 class Connection:
     def __init__(self, rows: list[Row]) -> None:
         opened = next((row for row in rows if row["opcode"] == OPEN and not row["response"]), None)
-        self.producer = 1 - opened["direction"] if opened and opened["open_flags"] & 1 else 0
-        if opened is not None and not opened["open_flags"] & 1:
-            self.producer = opened["direction"]
+        producing = opened is not None and (opened["open_flags"] or 0) & 1  # the other side shall produce
+        self.producer = 0 if opened is None else opened["direction"] ^ int(bool(producing))
         before = rows[: rows.index(opened)] if opened else rows
         self.unopened = any(counts(row) or (row["opcode"] in (ACK, NOOP) and not row["response"]) for row in before)
         self.sides: tuple[list[Row], list[Row]] = ([], [])

@@ -16,6 +16,7 @@ import pytest
 
 from dissector import cli
 from dissector.cli import completion
+from dissector.cli.explain import rules_module
 from dissector.explain import lookup
 from dissector.frames import SCHEMA
 
@@ -158,8 +159,9 @@ def test_a_new_command_is_completed_without_further_ado(
 def test_everything_offered_can_be_asked() -> None:
     names = completion.things()
     assert {"mutation", "DCP_STREAM_REQ", "E-22", "opcodes", "truncated-frame", "rollback", "draft"} <= set(names)
+    rules = rules_module()
     for name in names:
-        assert lookup.lookup([name]), name
+        assert rules.facts(name)["answers"] if name in rules.names() else lookup.lookup([name]), name
 
 
 @pytest.mark.parametrize("shell", SHELLS)

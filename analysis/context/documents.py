@@ -96,6 +96,8 @@ class Documents:
         """Return the columns; those of versions are -1 where none is known."""
         carried, of = self._instances, self._stretch.of
         columns: dict[str, Any] = {"document": self._document}
+        columns["revised"] = lambda rows: self._kind(kinds.REVISED, rows)
+        columns["sync"] = lambda rows: self._kind(kinds.SYNC, rows)
         columns |= {f"version_{name}": self._version(COLUMN[name]) for name in FIELDS}
         columns |= {f"sync_{name}": self._sync_version(COLUMN[name]) for name in _SYNC}
         columns["sync_strange"] = self._strange
@@ -111,6 +113,12 @@ class Documents:
 
     def _numbers(self, rows: Rows) -> Longs:
         return np.arange(len(self._stretch.rows)) if rows is None else rows
+
+    def _kind(self, wanted: Mask, rows: Rows) -> Mask:
+        """Tell which rows are about a document and of some opcodes."""
+        document, opcode = self._document, self._opcode
+        kind: Mask = document & wanted[opcode] if rows is None else document[rows] & wanted[opcode[rows]]
+        return kind
 
     def _version(self, column: int) -> Any:
         def make(rows: Rows) -> Longs:

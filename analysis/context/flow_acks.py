@@ -170,10 +170,10 @@ class Receiver:
             noops_since=noops - np.concatenate(([self._noops_before], noops[:-1])),
             latency_ns=latency,
             latency_s=latency // SECOND_NS,
-            over_root=self._root("over", acks, (excess > 0) & sure),
+            over_root=self._root("over", acks, (excess > 0) & sure) if excess.any() else 0,
             late_root=self._run("late", acks, latency > LATE_NS, (latency > 0) & (latency <= LATE_NS)),
-            zero_root=self._root("zero", acks, (given == 0) & ~malformed),
-            unwanted_root=self._root("unwanted", acks, ~wanted & sure),
+            zero_root=0 if given.all() else self._root("zero", acks, (given == 0) & ~malformed),
+            unwanted_root=0 if wanted.all() else self._root("unwanted", acks, ~wanted & sure),
             doubt=doubt,
         )
         self._noops = self._noops[int(noops[-1]) - self._noops_before :]

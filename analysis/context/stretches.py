@@ -164,7 +164,7 @@ class Stretch:
     # ------------------------------------------------------------------------------------------------------- tables
 
     def tables(self, facts: Mapping[str, Longs]) -> Iterator[tuple[str, Table]]:
-        """Give out the tables: messages of streams, closes, confirmations of markers, seqnos acknowledged."""
+        """Give out the tables: messages of streams, confirmations of markers, seqnos acknowledged."""
         columns: dict[str, Any] = {name: gathered(partial(self.sight.numbers, name), self.rows) for name in _TAKEN}
         columns |= {name: gathered(partial(_same, column), self.rows) for name, column in facts.items()}
         columns |= {
@@ -207,7 +207,7 @@ class Stretch:
             yield "stream", whole
             return
         yield "stream", whole.where(~extra)
-        for name, kind in (("closes", CLOSED), ("confirmations", CONFIRMED), ("seqno_acks", kinds.SEQNO_ACK)):
+        for name, kind in (("confirmations", CONFIRMED), ("seqno_acks", kinds.SEQNO_ACK)):
             if (self.kind == kind).any():
                 yield name, whole.where(self.kind == kind)
 

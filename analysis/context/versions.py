@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 PLACES = 1 << 20
-#: What is kept of a key's last message, behind the hash that it is known by.
+#: What is kept of a key's last message.
 FIELDS = ("ordinal", "frame", "snapshot", "seqno", "rev", "cas", "opcode")
-_TAG = 0
-COLUMN = {name: place for place, name in enumerate(FIELDS, 1)}  #: where each is in what a lookup gives
-_WIDTH = 1 + len(FIELDS)  #: eight numbers: a place is a line of a processor's cache
+COLUMN = {name: column for column, name in enumerate(FIELDS)}  #: where each is in what a lookup gives
 _ODD = np.uint64(0x9E3779B97F4A7C15)  #: 2^64 divided by the golden ratio: spreads serial numbers over all bits
 _SHIFT = np.uint64(32)
 
@@ -33,7 +31,8 @@ class Versions:
 
     def __init__(self, places: int = PLACES) -> None:
         self._mask = np.uint64(places - 1)
-        self._kept = np.zeros((places, _WIDTH), np.int64)
+        self._tag = np.zeros(places, np.int64)  #: the hash of the key whose place it is
+        self._kept = np.zeros((places, len(FIELDS)), np.int64)
         self._owner = np.zeros(places, np.int32)  #: of each place, the batch's last row; of use while one is taken
 
     def exchange(self, space: Longs, key_hash: Longs, fresh: dict[str, Longs]) -> tuple[Longs, Mask]:
@@ -44,31 +43,32 @@ class Versions:
         found, and where that is so because a stranger was there.
         """
         size = len(space)
-        own = np.empty((size, _WIDTH), np.int64)
         tag = _mixed(space, key_hash).view(np.int64)
-        own[:, _TAG] = tag
-        for name, place in COLUMN.items():
-            own[:, place] = fresh[name]
+        own = np.empty((size, len(FIELDS)), np.int64)
+        for name, column in COLUMN.items():
+            own[:, column] = fresh[name]
         places = (tag.view(np.uint64) & self._mask).astype(np.int64)
-        found: Longs = self._kept[places]
-        # Most rows have their place to themselves; the last row of a place stays in it.
+        held = self._tag[places]
+        found = np.full((size, len(FIELDS)), -1, np.int64)
+        known = np.flatnonzero(held == tag)
+        found[known] = self._kept.take(places[known], axis=0)
+        strange: Mask = (held != tag) & (held != 0)
+        # Most rows have their place to themselves; of several writes to one place the last one stays.
         number = np.arange(size, dtype=np.int32)
         self._owner[places] = number
-        last = self._owner[places] == number
-        if not last.all():
-            self._owner[places[~last]] = -1
+        shared = np.flatnonzero(self._owner[places] != number)
+        if len(shared):
+            self._owner[places[shared]] = -1
             shared = np.flatnonzero(self._owner[places] < 0)
             order, groups = sorted_by(places[shared])
             behind = np.ones(len(shared), bool)
             behind[groups.starts] = False
-            found[shared[order[behind]]] = own[shared[order[np.flatnonzero(behind) - 1]]]
-            self._kept[places[last]] = own[last]
-        else:
-            self._kept[places] = own
-        held = found[:, _TAG]
-        missed = held != tag
-        strange: Mask = missed & (held != 0)
-        found[missed] = -1
+            later, earlier = shared[order[behind]], shared[order[np.flatnonzero(behind) - 1]]
+            same = tag[later] == tag[earlier]
+            found[later] = np.where(same[:, None], own[earlier], -1)
+            strange[later] = ~same
+        self._tag[places] = tag
+        self._kept[places] = own
         return found, strange
 
 

@@ -17,7 +17,6 @@ TABLES = {
     "closings": "every stream that a producer agreed to close, when it is clear how that went on",
     "additions": "every add stream that succeeded",
     "endings": "every stream that delivered all that was asked for",
-    "closes": "every answer by which a producer closes a stream, at its place in the stream",
     "confirmations": "every answer to a marker that asked for one, at its place in the stream",
     "seqno_acks": "every seqno that a replica acknowledged, at its place in the stream",
     "sent": "every message that counts for flow control, with what was outstanding before it",
@@ -31,6 +30,8 @@ TABLES = {
 PARTS: dict[str, tuple[str, Term]] = {
     "items": ("stream", col.kind.equals(kinds.DATA) & (col.by_seqno >= 0)),  #: messages with a seqno
     "documents": ("stream", col.document),  #: of these, those about a document
+    "revisions": ("stream", col.revised & (col.version_ordinal > 0)),  #: of these, those that came before
+    "sync_writes": ("stream", col.sync),  #: of these, prepares and what completes them
     "markers": ("stream", col.kind.equals(kinds.MARKER)),
     "ranged_markers": ("stream", col.kind.equals(kinds.MARKER) & (col.snap_end_seqno >= 0)),
     "ends": ("stream", col.kind.equals(kinds.END)),

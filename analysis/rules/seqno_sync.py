@@ -30,7 +30,7 @@ RULES: tuple[Rule, ...] = (
         "completed twice.",
         (
             Check(
-                "documents",
+                "sync_writes",
                 col.prepared_seqno < col.by_seqno,
                 "the {opcode} at seqno {by_seqno} is of a prepare at seqno {prepared_seqno}",
                 when=_COMPLETION,
@@ -39,7 +39,7 @@ RULES: tuple[Rule, ...] = (
                 name="own-seqno",
             ),
             Check(
-                "documents",
+                "sync_writes",
                 ~col.sync_opcode.one_of(_COMPLETIONS),
                 "the {opcode} at seqno {by_seqno} is of the prepare at seqno {prepared_seqno}, and the key's last one "
                 "was completed at seqno {sync_seqno} (frame {sync_frame})",
@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
                 name="twice",
             ),
             Check(
-                "documents",
+                "sync_writes",
                 col.sync_seqno.equals(col.prepared_seqno),
                 "the {opcode} at seqno {by_seqno} is of a prepare at seqno {prepared_seqno}, which was not one of its "
                 "key",
@@ -79,7 +79,7 @@ RULES: tuple[Rule, ...] = (
         "A key is not prepared again before its last prepare in the stream was committed or aborted.",
         (
             Check(
-                "documents",
+                "sync_writes",
                 ~_OUTSTANDING | (col.sync_seqno <= col.disk_end) | (col.sync_seqno >= col.by_seqno),
                 "the key is prepared at seqno {by_seqno}, and what was prepared at seqno {sync_seqno} "
                 "(frame {sync_frame}) is not completed",

@@ -15,16 +15,14 @@ _TOMBSTONES = (kinds.DELETION, kinds.EXPIRATION)
 
 #: A document that came before in the same stream, both with a revision and a CAS of their own.
 _VERSIONS = (
-    (col.version_ordinal > 0)
-    & col.opcode.one_of(_REVISED)
-    & col.version_opcode.one_of(_REVISED)
+    col.version_opcode.one_of(_REVISED)
     & (col.by_seqno > col.version_seqno)
     & (col.version_rev > 0)
     & (col.rev_seqno > 0)
     & ~col.draft.true()
 )
 _LOST_SINCE_VERSION = Unknown("gap", col.gap > col.version_ordinal)
-_CLOCKED = at_least(4, 5) & col.opcode.one_of(_REVISED) & ~col.draft.true()
+_CLOCKED = col.revised & at_least(4, 5) & ~col.draft.true()
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -36,7 +34,7 @@ RULES: tuple[Rule, ...] = (
         "or a CAS below that of the item before.",
         (
             Check(
-                "documents",
+                "revisions",
                 col.rev_seqno > col.version_rev,
                 "the document has revision {rev_seqno} at seqno {by_seqno}, and had {version_rev} at seqno "
                 "{version_seqno} (frame {version_frame})",
@@ -64,7 +62,7 @@ RULES: tuple[Rule, ...] = (
         "CAS. Judged where both are hybrid clocks, and no document before came from another cluster.",
         (
             Check(
-                "documents",
+                "revisions",
                 col.cas > col.version_cas,
                 "the document has CAS {cas} at seqno {by_seqno}, and had {version_cas} at seqno {version_seqno} "
                 "(frame {version_frame})",

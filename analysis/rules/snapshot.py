@@ -21,7 +21,6 @@ _CONTINUES = (
     col.snapshot_type.has(_HISTORY) & ~col.marker_type.has(_HISTORY) & col.snap_end_seqno.equals(col.marker_end)
 )
 _SENT = either(col.previous_seqno >= 0, col.previous_seqno, col.start)
-_SAME_SNAPSHOT = (col.version_ordinal > 0) & col.version_snapshot.equals(col.snapshot_ordinal)
 #: Only a replica's memory has snapshots that are two of its active's: disk, OSO and what is older have none.
 _OF_MEMORY = col.marker_type.has(_MEMORY) & ~col.inside_oso
 
@@ -44,7 +43,7 @@ def _overlap(name: str, when: Term, severity: Severity | None = None, *unknown: 
 def _repeated(name: str, when: Term, severity: Severity | None = None, *unknown: Unknown) -> Check:
     return Check(
         "documents",
-        ~_SAME_SNAPSHOT,
+        col.version_snapshot.differs(col.snapshot_ordinal),
         "the key of seqno {by_seqno} came in the same snapshot with seqno {version_seqno} (frame {version_frame})",
         # Behind the first early marker items come as they are written, and no marker closes them for long.
         when=(col.snapshot_ordinal > 0).differs(col.early) & ~col.marker_type.has(_MAY_DUPLICATE) & when,

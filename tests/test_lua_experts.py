@@ -1,0 +1,101 @@
+"""The plugin's expert items are the findings of the check: the same rules on the same packets, over the whole library.
+
+A finding stands for all that goes back to the same cause; the plugin shows each of them. So every finding has an item
+in its guilty frame's packet, and there are as many items of a rule as findings and their echoes together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from lua_support import ROOT, merge, tshark
+
+import analysis
+from analysis.codegen.lua_rules import CHECKED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tool("tshark")
+
+CLEAN = sorted((ROOT / "captures" / "clean").glob("*.pcapng"))
+BROKEN = sorted((ROOT / "captures" / "broken").glob("*.pcapng"))
+RECORDED = sorted((*(ROOT / "captures").glob("*.pcap"), *(ROOT / "captures").glob("*.pcapng")))
+ROUGH = sorted((*(ROOT / "captures" / "rough").glob("*.pcap"), *(ROOT / "captures" / "rough").glob("*.pcapng")))
+_RULE = re.compile(r"[A-Z]{3}-\d\d(?=: )")
+Items = dict[int, Counter[str]]  #: by packet
+
+
+def items_of(capture: Path, *arguments: str) -> Items:
+    """Return the rules that the plugin reports, by packet; in two passes, for some are about earlier packets."""
+    text = tshark(
+        capture,
+        *("-2", "-o", "upr.inspect:TRUE", "-Y", "upr && _ws.expert", "-T", "fields", "-E", "aggregator=|"),
+        *("-e", "frame.number", "-e", "_ws.expert.message", *arguments),
+    )
+    found: Items = {}
+    for line in text.splitlines():
+        number, _, words = line.partition("\t")
+        rules = Counter(_RULE.findall(words))
+        if rules:
+            found[int(number)] = rules
+    return found
+
+
+def findings_of(path: Path) -> tuple[Items, Counter[str]]:
+    """Return the check's findings by the packet of the guilty frame, and how many violations of each rule there are."""
+    rules = [analysis.RULE_BY_ID[name] for name in CHECKED]
+    inspection = analysis.check(str(path), rules=rules)
+    guilty: Items = {}
+    totals: Counter[str] = Counter()
+    for finding in inspection.findings:
+        guilty.setdefault(finding.guilty.packet_last, Counter())[finding.rule] += 1
+        totals[finding.rule] += 1 + finding.echoes
+    return guilty, totals
+
+
+def unlike(items: Items, path: Path) -> list[str]:
+    """Return a line for everything that plugin and check do not agree about."""
+    guilty, totals = findings_of(path)
+    lines = [
+        f"{path.stem}: packet {packet} has {dict(rules - items.get(packet, Counter()))} in the check only"
+        for packet, rules in guilty.items()
+        if rules - items.get(packet, Counter())
+    ]
+    shown: Counter[str] = sum(items.values(), Counter())
+    if shown != totals:
+        lines.append(f"{path.stem}: plugin {dict(shown)}, check {dict(totals)}")
+    return lines
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Items]:
+    target = tmp_path_factory.mktemp("lua") / "generated.pcap"
+    parts = merge([*CLEAN, *BROKEN], target)
+    items = items_of(target)
+    return {
+        part.path: {
+            number: items[part.before + number]
+            for number in range(1, part.count + 1)
+            if part.before + number in items
+        }
+        for part in parts
+    }
+
+
+def test_clean_captures_raise_no_alarm(generated: dict[Path, Items]) -> None:
+    alarms = {path.stem: unlike(generated[path], path) for path in CLEAN}
+    assert {name: lines for name, lines in alarms.items() if lines} == {}
+
+
+def test_broken_captures_raise_the_same_alarms(generated: dict[Path, Items]) -> None:
+    assert [line for path in BROKEN for line in unlike(generated[path], path)] == []
+
+
+@pytest.mark.parametrize("path", [*RECORDED, *ROUGH], ids=lambda path: path.stem)
+def test_recorded_and_rough_captures(path: Path) -> None:
+    ordered = () if path.stem in {"lossy", "snaplen", "07a_snaplen96"} else ("-o", "tcp.reassemble_out_of_order:TRUE")
+    assert unlike(items_of(path, *ordered), path) == []
