@@ -7,4 +7,5 @@ FILES: dict[str, str] = {
     "analysis/examples.json": "analysis.codegen.examples",
     "docs/rules.md": "analysis.codegen.rules_page",
     "docs/findings.md": "analysis.codegen.findings_page",
+    "lua/upr.lua": "analysis.codegen.lua_rules",
 }

@@ -72,6 +72,7 @@ class Context:
             yield name, table
         stretch.reached()
         stretch.remember()
+        stretch.release()
         self._flow.fold(sight, facts)
         yield from self._rest()
         self._directions.commit(sight, gaps)

@@ -289,6 +289,10 @@ class Stretch:
             found = self._unreadable.until(ends)
             instances["unreadable"][self.entries[found >= 0]] = self.ordinal[found[found >= 0]]
 
+    def release(self) -> None:
+        """Let go of the parts that refer back here: whole batches would wait for the garbage collector."""
+        del self.snapshots, self.documents
+
     def keep(self, name: str, trail: Trail) -> None:
         """Carry over which row of a trail was the last."""
         if len(trail):

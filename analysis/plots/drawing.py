@@ -72,13 +72,19 @@ class Clock:
 
     def label(self, axes: Axes) -> None:
         """Say on the axis what its numbers are."""
-        begin = datetime.fromtimestamp(self.first_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        axes.set_xlabel(f"time since {begin} UTC [{self.unit}]")
+        axes.set_xlabel(f"time since {_written(self.first_ns)} [{self.unit}]")
 
     def limit(self, axes: Axes) -> None:
         """Show the whole time, with a little room on both sides."""
         width = self.range_ns / self.scale
         axes.set_xlim(-0.015 * width, 1.015 * width)
+
+
+def _written(time_ns: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # no calendar has it
+        return f"{time_ns} ns"
 
 
 def duration(nanoseconds: float) -> str:

@@ -143,7 +143,7 @@ class Seqnos:
             axes.plot(times, values, color=color, label=label, zorder=2.5, **form)
         if (bins["start"] != NONE).any():
             axes.fill_between(
-                [], [], [], color=sheet.theme.quiet, alpha=0.3, linewidth=0, label="range of the snapshot"
+                [], [], [], color=sheet.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot"
             )
 
     def _draw_many(self, axes: Axes, figure: Figure, sheet: Sheet, clock: Clock) -> None:

@@ -96,7 +96,7 @@ def _frames(finding: Finding, found: Survey) -> Html:
     headings = [Heading("what it is"), Heading("frame", right=True), Heading("packets"), Heading("time, UTC")]
     rows = [_row(frame) for frame in finding.frames]
     caption = f"Frames that prove it: {', '.join(parts)}"
-    return table(f"frames-{finding.id}", caption, headings, rows)
+    return table(f"frames-{finding.id}", caption, headings, rows, fixed=True)
 
 
 def _row(frame: FrameRef) -> list[object]:

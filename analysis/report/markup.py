@@ -59,28 +59,23 @@ class Heading:
 
     label: str
     right: bool = False  #: numbers
-    hint: str = ""
+    wrap: bool = False  #: long text
+
+    @property
+    def form(self) -> str | bool:
+        """Return the class of its cells."""
+        return "number" if self.right else "wide" if self.wrap else False
 
 
-def table(name: str, caption: str, headings: Sequence[Heading], rows: Iterable[Sequence[object]]) -> Html:
-    """Make a table that the script makes sortable and filterable."""
-    head = joined(
-        element(
-            "th",
-            heading.label,
-            scope="col",
-            class_="number" if heading.right else False,
-            title=heading.hint or False,
-        )
-        for heading in headings
-    )
+def table(
+    name: str, caption: str, headings: Sequence[Heading], rows: Iterable[Sequence[object]], *, fixed: bool = False
+) -> Html:
+    """Make a table, which the script makes sortable and filterable unless it is fixed."""
+    head = joined(element("th", heading.label, scope="col", class_=heading.form) for heading in headings)
     body = joined(
         element(
             "tr",
-            *(
-                element("td", cell, class_="number" if heading.right else False)
-                for heading, cell in zip(headings, row, strict=True)
-            ),
+            *(element("td", cell, class_=heading.form) for heading, cell in zip(headings, row, strict=True)),
         )
         for row in rows
     )
@@ -90,7 +85,7 @@ def table(name: str, caption: str, headings: Sequence[Heading], rows: Iterable[S
         element("thead", element("tr", head)),
         element("tbody", body),
         id=name,
-        class_="sortable",
+        class_="fixed" if fixed else "sortable",
     )
     # The region takes the focus, so that it can be scrolled with the keyboard.
     return element("div", whole, class_="scroll", role="region", aria_label=caption, tabindex="0")

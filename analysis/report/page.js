@@ -28,7 +28,7 @@
   const filter = (label, things, before) => {
     const count = make("span", { className: "quiet" });
     count.setAttribute("role", "status");
-    const input = make("input", { type: "search", placeholder: "filter" });
+    const input = make("input", { type: "search", placeholder: "filter", name: "filter", autocomplete: "off" });
     input.setAttribute("aria-label", "filter " + label);
     input.addEventListener("input", () => {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);

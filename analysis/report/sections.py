@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
+_LONGEST = 80  #: characters of a cell
 MOST_ROWS = 5000  #: of a table: browsers get slow
 _VERDICTS = {
     "violated": "✗ violated",
@@ -75,8 +76,8 @@ def rules(found: Survey) -> Html:
         *(
             Heading("violated", right=True),
             Heading("findings", right=True),
-            Heading("undecided"),
-            Heading("what must hold"),
+            Heading("undecided", wrap=True),
+            Heading("what must hold", wrap=True),
         ),
     )
     return table("rules-table", "Rules", headings, rows)
@@ -84,10 +85,14 @@ def rules(found: Survey) -> Html:
 
 def _listed(name: str, caption: str, columns: Sequence[TextColumn], rows: Sequence[Row]) -> Html:
     """Return a table with the columns that have anything in them."""
-    cells = [[column.show(row) for column in columns] for row in rows[:MOST_ROWS]]
+    cells = [[_cut(column.show(row)) for column in columns] for row in rows[:MOST_ROWS]]
     used = [at for at in range(len(columns)) if any(row[at] for row in cells)]
     headings = [Heading(columns[at].heading, columns[at].right) for at in used]
     return table(name, caption, headings, ([row[at] for at in used] for row in cells))
+
+
+def _cut(shown: str) -> str:
+    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
 
 
 def connections(found: Survey) -> Html:
@@ -160,7 +165,12 @@ def _undecided(found: Survey) -> Html:
         )
         for reason, cases in sorted(reasons.items())
     ]
-    headings = (Heading("reason"), Heading("what it means"), Heading("cases", right=True), Heading("rules"))
+    headings = (
+        Heading("reason"),
+        Heading("what it means", wrap=True),
+        Heading("cases", right=True),
+        Heading("rules", wrap=True),
+    )
     return joined(
         (element("h3", "What could not be decided, and why"), table("undecided-table", "Undecided", headings, rows))
     )

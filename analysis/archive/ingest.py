@@ -1,0 +1,150 @@
+"""Rings to Parquet files, in the tasks of a Spark job: captures are read once, where the task runs.
+
+A task reads a whole ring with the reader of the command line and writes frames, connections, streams and quarantine
+itself; Spark only learns which files came about. They have names that readers pass over until the driver gives them
+their own, so an attempt that died or was too late leaves nothing that counts. Must not know rules or manifests.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from analysis.archive.parts import Parts
+from analysis.archive.tables import CONNECTIONS, FRAMES, QUARANTINE, STREAMS
+from dissector.capture import CaptureReader, Input
+from dissector.pipeline import FrameReader
+from dissector.summary.roster import Roster, forget
+from dissector.summary.rows import ConnectionRows, stream_rows
+from dissector.summary.schema import table_of
+from dissector.summary.streams import Streams
+from dissector.summary.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from analysis.archive.rings import Ring
+    from dissector.connections import Connection
+    from dissector.run import Options, Report
+    from dissector.summary.roster import Member
+
+    Batches = Iterator[pa.RecordBatch]
+
+LEFT_OUT, DAMAGED = "left out", "damaged"
+_PEEK_BYTES = 1 << 16
+
+#: What a task tells of a ring.
+RESULT = pa.schema(
+    [
+        ("ring", pa.string()),
+        ("frames", pa.int64()),
+        ("connections", pa.int64()),
+        ("left_out", pa.int64()),
+        ("damaged", pa.int64()),
+        ("files", pa.list_(pa.string())),
+    ]
+)
+
+
+def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: Options) -> Callable[[Batches], Batches]:
+    """Return what a task does: numbers of rings in (a column ``id``), results out; files go below ``folder``."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield pa.RecordBatch.from_pylist([ingest(folder, rings()[number], options)], RESULT)
+
+    return run
+
+
+def ingest(folder: Path, ring: Ring, options: Options) -> dict[str, Any]:
+    """Read a ring; return a row of :data:`RESULT`. A file that can't be read is left out, with its reason."""
+    notes: dict[str, str] = {}
+    inputs = [Input(capture.path, _path(capture.path)) for capture in ring.captures]
+    usable = [each for each in inputs if not _refused(each, notes)]
+    while True:
+        parts = Parts(folder, ring.id, uuid.uuid4().hex[:12])
+        try:
+            result = _read(usable, options, parts)
+            break
+        except Exception as error:  # noqa: BLE001 - whatever a file does to the reader, the others must get through
+            parts.abandon()
+            guilty = _guilty(usable, options, notes) or _blame(usable, notes, error)
+            usable = [each for each in usable if each not in guilty]
+    report, connections = result
+    rows = [{"capture": name, "outcome": LEFT_OUT, "reason": reason} for name, reason in sorted(notes.items())]
+    damage = [{"capture": each.capture, "outcome": DAMAGED, "reason": str(each)} for each in report.damage]
+    parts.write(QUARANTINE, table_of([*rows, *damage], QUARANTINE.columns))
+    return {
+        "ring": ring.id,
+        "frames": report.frames,
+        "connections": connections,
+        "left_out": len(notes),
+        "damaged": len({each["capture"] for each in damage}),
+        "files": parts.close(),
+    }
+
+
+def _read(inputs: Sequence[Input], options: Options, parts: Parts) -> tuple[Report, int]:
+    found = ConnectionRows()
+    streams = Streams()
+
+    def end(connection: Connection, member: Member | None) -> None:
+        found.add(connection, member)
+        forget(connection, member)
+
+    roster = Roster(end)
+    chosen = dataclasses.replace(options, inspect=True, separate=False)
+    reader = FrameReader(inputs, chosen, ended=roster.end)
+    for batch in reader:
+        view = View(batch)
+        streams.fold(view, roster.fold(view))
+        roster.settle()
+        parts.write_frames(FRAMES, batch)
+    parts.write(CONNECTIONS, table_of(found.sorted(), CONNECTIONS.columns))
+    parts.write(STREAMS, table_of(list(stream_rows(streams)), STREAMS.columns))
+    return reader.report, len(found.rows)
+
+
+def _refused(each: Input, notes: dict[str, str]) -> bool:
+    """Tell whether a file can't be used at all, and note why."""
+    try:
+        CaptureReader(each, chunk_bytes=_PEEK_BYTES).close()
+    except Exception as error:  # noqa: BLE001 - as above
+        notes[each.name] = _reason(each, error)
+        return True
+    return False
+
+
+def _guilty(inputs: Sequence[Input], options: Options, notes: dict[str, str]) -> list[Input]:
+    """Read every file alone; return those that can't be read that way either."""
+    guilty = []
+    for each in inputs:
+        try:
+            for _ in FrameReader([each], options):
+                pass
+        except Exception as error:  # noqa: BLE001 - as above
+            notes[each.name] = _reason(each, error)
+            guilty.append(each)
+    return guilty
+
+
+def _blame(inputs: Sequence[Input], notes: dict[str, str], error: Exception) -> list[Input]:
+    """Leave all files out: it is their being together that can't be read."""
+    notes.update({each.name: _reason(each, error) for each in inputs})
+    return list(inputs)
+
+
+def _reason(each: Input, error: Exception) -> str:
+    text = str(error).removeprefix(f"{each.name}: ")
+    return text or type(error).__name__
+
+
+def _path(name: str) -> Path:
+    from pathlib import Path  # noqa: PLC0415 - tasks only
+
+    return Path(name)

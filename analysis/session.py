@@ -1,0 +1,76 @@
+"""Spark sessions that know captures: sensible settings, a Java that works, and the data source registered.
+
+Knows settings; must not know what is read with a session. Whatever already runs is used as it is: the session of a
+notebook, of ``spark-submit`` or of a Spark Connect server keeps its own settings.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from analysis.java import use_java
+from dissector.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+MISSING = "Spark is not installed: pip install 'uprscope[spark]'"
+#: Batches that Spark makes for Python: rows that hold payloads are large.
+_SETTINGS = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
+}
+#: On one machine nobody else needs to reach Spark, and its name may not resolve.
+_LOCAL_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def spark_session(
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, app: str = "uprscope"
+) -> SparkSession:
+    """Return a session with the data source ``upr``: the one that runs, or a new one.
+
+    ``master`` is what Spark calls so (``local[4]``, ``spark://...``, ``yarn``), or the address of a Spark Connect
+    server (``sc://...``). Under ``spark-submit`` the master is the one given there.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise UsageError(MISSING) from error
+    settings = {**_SETTINGS, **(conf or {})}
+    builder = SparkSession.builder.appName(app)
+    if master.startswith("sc://"):
+        builder = builder.remote(master)
+    elif not _running(SparkSession):
+        use_java()
+        builder = builder.master(master)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            settings = {**_LOCAL_SETTINGS, **settings}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make ``spark.read.format("upr")`` known to a session."""
+    from analysis.datasource import UprDataSource  # noqa: PLC0415 - asks for pyspark
+
+    spark.dataSource.register(UprDataSource)
+    return spark
+
+
+def _running(sessions: type[SparkSession]) -> bool:
+    """Tell whether there is a session, or spark-submit has started what one needs."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or sessions.getActiveSession() is not None
