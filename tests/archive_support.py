@@ -214,10 +214,8 @@ def archives(draw: st.DrawFn) -> list[bytes]:
         wires += talk[:count]
         del talk[:count]
     packets: list[Packet] = []
-    number = 0
     broken_up = draw(st.integers(0, 3)) == 0
-    for packet in packed(wires):
-        number += 1
+    for number, packet in enumerate(packed(wires)):
         whole = len(packet.data) == packet.original and packet.data[12:14] == b"\x08\x00"
         if broken_up and whole and len(packet.data) > 150 and draw(st.integers(0, 3)) == 0:
             packets += draw(st.permutations(fragmented(packet, draw(st.sampled_from([64, 136])), number)))

@@ -1,7 +1,7 @@
 """What every test may count on: where the repository is, which programs are there, how deep a search goes.
 
-Markers (declared in pyproject.toml): ``tool(name)`` needs an external program, ``shared`` needs the reference material
-beside a developer's checkout, ``sweep`` marks a long search. A test that could not run is never silent: the end of
+Markers (declared in pyproject.toml): ``tool(name)`` needs an external program, ``spark`` needs PySpark and a Java,
+``shared`` needs the reference material beside a developer's checkout, ``sweep`` marks a long search. A test that could not run is never silent: the end of
 the run names it. What a worker of pytest-xdist skips reaches that summary in the report's ``user_properties``, the one
 part of a report that both sides carry as it is.
 
@@ -10,8 +10,10 @@ This file knows nothing of the protocol.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+
+    from pyspark.sql import SparkSession
 
 MISSING_TOOL = "uprscope_missing_tool"
 MISSING_SHARED = "uprscope_missing_shared"
@@ -71,12 +75,43 @@ def _tools(item: pytest.Item) -> Iterator[str]:
         yield from marker.args
 
 
+@cache
+def _spark_lacks() -> tuple[str, ...]:
+    """Return what Spark needs and is not here."""
+    if importlib.util.find_spec("pyspark") is None:
+        return ("pyspark",)
+    from analysis.java import find_java
+    from dissector.errors import UsageError
+
+    try:
+        find_java()
+    except UsageError:
+        return ("java",)
+    return ()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One small Spark for all tests of a run; xdist deals those of one group to one worker."""
+    from analysis.session import spark_session
+
+    settings = {"spark.sql.shuffle.partitions": "3", "spark.driver.memory": "1g", "spark.default.parallelism": "2"}
+    # Tests are over before the second compiler has paid off.
+    settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    session = spark_session("local[2]", settings)
+    yield session
+    session.stop()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that can't run here, before its fixtures do; where tools are required a missing one fails it."""
     missing = [name for name in _tools(item) if shutil.which(name) is None]
+    reason = f"{', '.join(missing)} not found on PATH"
+    if not missing and item.get_closest_marker("spark"):
+        missing = list(_spark_lacks())
+        reason = f"{', '.join(missing)} not found for Spark"
     if missing:
         item.user_properties.extend((MISSING_TOOL, name) for name in missing)
-        reason = f"{', '.join(missing)} not found on PATH"
         if os.environ.get("UPRSCOPE_REQUIRE_TOOLS") == "1":
             pytest.fail(f"{reason}, and UPRSCOPE_REQUIRE_TOOLS=1 asks for it", pytrace=False)
         pytest.skip(reason)

@@ -184,10 +184,17 @@ case "$*" in
 esac
 """
 VENV = "-m venv .venv"
-INSTALL_BASE = "-m pip install -qq -c constraints.txt -e ."
-INSTALL_DEV = f"{INSTALL_BASE}[dev,generate]"
+INSTALL_BASE = "-m pip install -qq -c constraints.txt -e .[report]"
+INSTALL_DEV = "-m pip install -qq -c constraints.txt -e .[dev,generate,report]"
+ENSURE = ["ensure-tshark", "ensure-chromium"]
 CHECKS = ["-m ruff check", "-m ruff format --check", "-m mypy", "-m pytest -n auto"]
-DEMO = "uprscope dissect captures/25_stream_id_v705.pcap --limit 40"
+DEMO = [
+    "uprscope dissect captures/25_stream_id_v705.pcap --limit 40",
+    "uprscope check captures/broken/FLC-02.pcapng --limit 1 --no-pager",
+    "uprscope report captures/broken/FLC-02.pcapng -o build/demo/report.html",
+    "uprscope plot captures/broken/FLC-02.pcapng flow -o build/demo/flow.png",
+    "uprscope plot captures/02_flow_control.pcap seqno --connection 1 -o build/demo/seqno.png",
+]
 
 
 def script(path: Path, text: str) -> None:
@@ -202,7 +209,8 @@ def checkout(tmp_path: Path, repo_root: Path) -> Path:
     """The make file and what it depends on, with a stand-in Python; the path has a space in it."""
     top = tmp_path / "my checkout"
     script(top / "python", PYTHON)
-    script(top / "tests" / "ensure-tshark", "#!/bin/sh\necho ensure-tshark >> calls\n")
+    for name in ENSURE:
+        script(top / "tests" / name, f"#!/bin/sh\necho {name} >> calls\n")
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(repo_root / name, top)
     return top
@@ -225,15 +233,15 @@ def make(top: Path, *arguments: str, **environment: str) -> tuple[int, list[str]
 
 @pytest.mark.tool("make")
 def test_make_test_installs_once_and_ends_with_pytest(checkout: Path) -> None:
-    assert make(checkout, "test") == (0, [VENV, INSTALL_DEV, "ensure-tshark", *CHECKS], "")
-    assert make(checkout, "test") == (0, ["ensure-tshark", *CHECKS], "")
-    assert make(checkout, "demo") == (0, [DEMO], "")
+    assert make(checkout, "test") == (0, [VENV, INSTALL_DEV, *ENSURE, *CHECKS], "")
+    assert make(checkout, "test") == (0, [*ENSURE, *CHECKS], "")
+    assert make(checkout, "demo") == (0, [*DEMO], "")
 
 
 @pytest.mark.tool("make")
 def test_make_demo_installs_no_more_than_it_needs(checkout: Path) -> None:
-    assert make(checkout, "demo") == (0, [VENV, INSTALL_BASE, DEMO], "")
-    assert make(checkout, "demo") == (0, [DEMO], "")
+    assert make(checkout, "demo") == (0, [VENV, INSTALL_BASE, *DEMO], "")
+    assert make(checkout, "demo") == (0, [*DEMO], "")
     assert make(checkout, "types") == (0, [INSTALL_DEV, "-m mypy"], "")
 
 
@@ -249,36 +257,36 @@ def test_one_failing_check_fails_make_test_after_all_have_run(checkout: Path, fa
 def test_changed_pins_install_again_into_the_same_environment(checkout: Path) -> None:
     make(checkout, "demo")
     os.utime(checkout / ".venv" / "base.stamp", (0, 0))
-    assert make(checkout, "demo")[1] == [INSTALL_BASE, DEMO]
+    assert make(checkout, "demo")[1] == [INSTALL_BASE, *DEMO]
 
 
 @pytest.mark.tool("make")
 @pytest.mark.parametrize("failing", ["-m venv", "-m pip install"])
 def test_unfinished_environment_is_made_anew(checkout: Path, failing: str) -> None:
     assert make(checkout, "demo", FAILS=failing)[0] == 2
-    assert make(checkout, "demo") == (0, [VENV, INSTALL_BASE, DEMO], "")
+    assert make(checkout, "demo") == (0, [VENV, INSTALL_BASE, *DEMO], "")
 
 
 @pytest.mark.tool("make")
 def test_interrupted_installation_is_not_trusted_for_an_older_stamp(checkout: Path) -> None:
     make(checkout, "demo")
     assert make(checkout, "types", FAILS="-m pip install")[0] == 2
-    assert make(checkout, "demo")[1] == [VENV, INSTALL_BASE, DEMO]
+    assert make(checkout, "demo")[1] == [VENV, INSTALL_BASE, *DEMO]
 
 
 @pytest.mark.tool("make")
 def test_moved_or_broken_environment_is_made_anew(checkout: Path) -> None:
     make(checkout, "demo")
     moved = checkout.rename(checkout.with_name("moved"))
-    assert make(moved, "demo")[1] == [VENV, INSTALL_BASE, DEMO]
+    assert make(moved, "demo")[1] == [VENV, INSTALL_BASE, *DEMO]
     (moved / ".venv" / "bin" / "python").unlink()
-    assert make(moved, "demo")[1] == [VENV, INSTALL_BASE, DEMO]
+    assert make(moved, "demo")[1] == [VENV, INSTALL_BASE, *DEMO]
 
 
 @pytest.mark.tool("make")
 def test_working_environment_of_somebody_elses_is_kept(checkout: Path) -> None:
     script(checkout / ".venv" / "bin" / "python", PYTHON)
-    assert make(checkout, "demo")[1] == [INSTALL_BASE, DEMO]
+    assert make(checkout, "demo")[1] == [INSTALL_BASE, *DEMO]
 
 
 @pytest.mark.tool("make")
@@ -313,7 +321,19 @@ def test_first_python_that_runs_and_is_new_enough_is_chosen(checkout: Path, tmp_
 def test_make_alone_lists_every_target(checkout: Path) -> None:
     listed = subprocess.run(["make"], cwd=checkout, capture_output=True, text=True, check=True).stdout.splitlines()
     targets = {line.split()[1] for line in listed}
-    assert targets == {"help", "demo", "test", "lint", "types", "unit", "sweep", "docs", "captures", "clean"}
+    assert targets == {
+        "help",
+        "demo",
+        "test",
+        "lint",
+        "types",
+        "unit",
+        "sweep",
+        "docs",
+        "captures",
+        "pictures",
+        "clean",
+    }
 
 
 # tests/ensure-tshark, .ci/run
@@ -321,7 +341,7 @@ def test_make_alone_lists_every_target(checkout: Path) -> None:
 APT = """#!/bin/sh
 echo "apt-get $*" >> "$CALLS"
 case "$*" in
-    *install*) [ -n "$BROKEN" ] && { echo "E: no such package"; exit 100; }; cp "$0" "${0%/*}/tshark" ;;
+    *install*) [ -n "$BROKEN" ] && { echo "E: no such package"; exit 100; }; cp "$0" "${0%/*}/$TOOL" ;;
 esac
 """
 
@@ -332,6 +352,7 @@ def ensure_tshark(
     user: int = 0,
     programs: tuple[str, ...] = (),
     settings: dict[str, str] | None = None,
+    tool: str = "tshark",
 ) -> tuple[int, list[str], str]:
     """Run the script where only the given programs exist; return its status, apt-get's calls and its messages."""
     found = tmp_path / "bin"
@@ -344,8 +365,8 @@ def ensure_tshark(
     calls = tmp_path / "calls"
     calls.touch()
     done = subprocess.run(
-        [repo_root / "tests" / "ensure-tshark"],
-        env={"PATH": str(found), "CALLS": str(calls), "TMPDIR": str(tmp_path), **(settings or {})},
+        [repo_root / "tests" / f"ensure-{tool}"],
+        env={"PATH": str(found), "CALLS": str(calls), "TMPDIR": str(tmp_path), "TOOL": tool, **(settings or {})},
         capture_output=True,
         text=True,
         check=False,
@@ -401,6 +422,24 @@ def test_failed_installation_shows_its_log(tmp_path: Path, repo_root: Path, requ
     assert "E: no such package" in result[2]
 
 
+def test_chromium_is_installed_the_same_way(tmp_path: Path, repo_root: Path) -> None:
+    install = INSTALL.replace("tshark", "chromium")
+    status, calls, messages = ensure_tshark(tmp_path, repo_root, programs=("apt-get",), tool="chromium")
+    assert (status, calls, messages) == (0, [UPDATE, install], "chromium is missing: installing it with apt-get\n")
+    (tmp_path / "again").mkdir()
+    assert ensure_tshark(tmp_path / "again", repo_root, programs=("chromium",), tool="chromium") == (0, [], "")
+
+
+@pytest.mark.parametrize(("required", "status", "word"), [("", 0, "will be skipped"), ("1", 1, "error: ")])
+def test_chromium_that_may_not_be_installed_is_one_line(
+    tmp_path: Path, repo_root: Path, required: str, status: int, word: str
+) -> None:
+    result = ensure_tshark(tmp_path, repo_root, settings={"UPRSCOPE_REQUIRE_TOOLS": required}, tool="chromium")
+    assert result[:2] == (status, [])
+    assert len(result[2].splitlines()) == 1
+    assert word in result[2]
+
+
 @pytest.mark.parametrize("status", [0, 2])
 def test_ci_runs_make_test_with_every_tool_required(tmp_path: Path, repo_root: Path, status: int) -> None:
     script(tmp_path / "make", f'#!/bin/sh\necho "$# $*|$PWD|$UPRSCOPE_REQUIRE_TOOLS"\nexit {status}\n')
@@ -432,7 +471,7 @@ def pins(repo_root: Path) -> dict[str, str]:
 
 def test_constraints_are_pins_and_name_no_place(repo_root: Path) -> None:
     assert pins(repo_root)
-    for name in ("constraints.txt", "Makefile", ".ci/run", "tests/ensure-tshark"):
+    for name in ("constraints.txt", "Makefile", ".ci/run", "tests/ensure-tshark", "tests/ensure-chromium"):
         text = (repo_root / name).read_text(encoding="utf-8")
         assert not re.search(r"://|index-url|find-links|trusted-host", text), name
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +26,6 @@ from dissector.summary.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from analysis.archive.rings import Ring
     from dissector.connections import Connection
@@ -64,7 +64,7 @@ def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: Options)
 def ingest(folder: Path, ring: Ring, options: Options) -> dict[str, Any]:
     """Read a ring; return a row of :data:`RESULT`. A file that can't be read is left out, with its reason."""
     notes: dict[str, str] = {}
-    inputs = [Input(capture.path, _path(capture.path)) for capture in ring.captures]
+    inputs = [Input(capture.path, Path(capture.path)) for capture in ring.captures]
     usable = [each for each in inputs if not _refused(each, notes)]
     while True:
         parts = Parts(folder, ring.id, uuid.uuid4().hex[:12])
@@ -142,9 +142,3 @@ def _blame(inputs: Sequence[Input], notes: dict[str, str], error: Exception) -> 
 def _reason(each: Input, error: Exception) -> str:
     text = str(error).removeprefix(f"{each.name}: ")
     return text or type(error).__name__
-
-
-def _path(name: str) -> Path:
-    from pathlib import Path  # noqa: PLC0415 - tasks only
-
-    return Path(name)

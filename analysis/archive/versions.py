@@ -30,7 +30,7 @@ VERSION = ("bucket", "vbucket", "branch", "by_seqno")
 PLACE = ("ring", "connection", "direction", "frame", "capture", "packet_first", "packet_last", "time_ns")
 
 _DOCUMENTS = ("mutation", "deletion", "expiration", "commit", "prepare", "abort")
-_NO_VALUE = sum(flag.bit for flag in enums.OPEN_FLAGS.members if flag.name.startswith("no_value")) or 0
+_NO_VALUE = sum(flag.value for flag in enums.OPEN_FLAGS.members if flag.name.startswith("no_value"))
 _SNAPPY, _XATTR = 0x02, 0x04
 
 # A log holds for the messages of its stream: same opaque, from the granted request to the next one. An opaque that

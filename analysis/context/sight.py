@@ -24,14 +24,13 @@ COLUMNS = frozenset(
     (
         *("frame", "capture", "packet_first", "packet_last", "time_ns", "connection", "direction"),
         *("start_offset", "end_offset", "acked_offset", "gap", "skipped", "missing", "dialect", "magic", "opcode"),
-        *("response", "vbucket", "status", "subtype", "datatype", "extras_length", "key_length", "value_length"),
-        *("opaque", "opaque_swapped", "cas", "flow_bytes", "stream_id", "by_seqno", "rev_seqno", "nmeta"),
-        *("key", "key_hash", "text", "features", "defects", "snap_start_seqno", "snap_end_seqno", "snapshot_type"),
-        *("max_visible_seqno", "high_completed_seqno", "high_prepared_seqno", "purge_seqno", "marker_version"),
-        *("open_flags", "stream_flags", "start_seqno", "end_seqno", "vbucket_uuid", "rollback_seqno", "end_reason"),
-        *("buffer_bytes", "prepared_seqno", "oso_flags", "vbucket_state", "stream_opaque", "name", "framing_length"),
-        *("expiration", "delete_time", "event", "event_version", "durability_level", "src", "sport", "dst", "dport"),
-        *("body_length", "failover_log", "value_hash", "collection_id", "item_flags", "high_seqno", "capture_first"),
+        *("response", "vbucket", "status", "subtype", "datatype", "framing_length", "extras_length", "key_length"),
+        *("value_length", "body_length", "opaque", "cas", "flow_bytes", "stream_id", "by_seqno", "rev_seqno", "nmeta"),
+        *("name", "key", "key_hash", "text", "features", "defects", "snap_start_seqno", "snap_end_seqno"),
+        *("snapshot_type", "max_visible_seqno", "high_completed_seqno", "high_prepared_seqno", "purge_seqno"),
+        *("marker_version", "open_flags", "stream_flags", "start_seqno", "end_seqno", "high_seqno", "vbucket_uuid"),
+        *("end_reason", "buffer_bytes", "prepared_seqno", "oso_flags", "vbucket_state", "stream_opaque", "event"),
+        "durability_level",
     )
 )
 _EARLY = Dialect.UPR.value

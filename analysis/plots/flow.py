@@ -151,7 +151,7 @@ class Flow:
                 times, window, drawstyle="steps-post", color=theme.ink, linewidth=1.2, linestyle="--", label="window"
             )
         for begin, end in books.stalls:
-            axes.axvspan(clock(begin), clock(end), color=theme.series[1], alpha=0.35, linewidth=0, label="stall")
+            axes.axvspan(clock(begin), clock(end), color=theme.series[1], alpha=0.25, linewidth=0, label="stall")
         holes = np.flatnonzero(bins["lost"][lane] > 0)
         if len(holes):
             axes.plot(times[holes], np.zeros(len(holes)), "x", color=theme.error, label="bytes lost: sums may be off")

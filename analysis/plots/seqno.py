@@ -142,9 +142,7 @@ class Seqnos:
             form: dict[str, Any] = {"drawstyle": "steps-post", "linestyle": dash, "marker": marker, "markersize": 3}
             axes.plot(times, values, color=color, label=label, zorder=2.5, **form)
         if (bins["start"] != NONE).any():
-            axes.fill_between(
-                [], [], [], color=sheet.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot"
-            )
+            axes.fill_between([], [], [], color=sheet.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot")
 
     def _draw_many(self, axes: Axes, figure: Figure, sheet: Sheet, clock: Clock) -> None:
         from matplotlib.collections import LineCollection  # noqa: PLC0415 - see analysis.plots.theme.require

@@ -30,7 +30,10 @@ class Term:
 
     def __call__(self, table: Table) -> NDArray[Any]:
         """Compute it."""
-        return np.broadcast_to(np.asarray(self.make(table)), (table.size,))
+        made = self.make(table)
+        if isinstance(made, np.ndarray) and made.shape == (table.size,):
+            return made
+        return np.broadcast_to(np.asarray(made), (table.size,))
 
     def __str__(self) -> str:
         return self.text

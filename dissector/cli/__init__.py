@@ -38,7 +38,7 @@ _EXAMPLES = """\
 examples:
   uprscope dissect capture.pcapng        one line per frame
   uprscope connections ring/*.pcap       who talked: names, roles, eras, losses
-  uprscope check capture.pcapng          what is wrong, and which frames prove it
+  uprscope check capture.pcapng          what is wrong, which frames prove it
   uprscope generate basic -o a.pcapng    make a capture; --list shows of what
   uprscope explain mutation              what a message looks like on the wire
   uprscope explain 0x57 status 0x23      numbers: of opcodes, statuses, ...
@@ -59,7 +59,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("dissect", "dissector.cli.dissect", "decode a capture: one line per frame"),
     Command("connections", "dissector.cli.connections", "sum captures up: one row per connection or per stream"),
     Command("generate", "dissector.cli.generate", "make captures to order: scenarios, broken rules, network troubles"),
-    Command("check", "analysis.cli.check", "check captures against the protocol's invariants, and explain violations"),
+    Command("check", "analysis.cli.check", "find broken rules of the protocol, and the frames that prove it"),
     Command("slice", "analysis.cli.slice", "write the packets that prove a finding to a capture of their own"),
     Command("plot", "analysis.cli.plot", "draw a picture of captures: seqnos, flow control, rates, ..."),
     Command("report", "analysis.cli.report", "write one page about captures: verdicts, findings, pictures"),

@@ -40,6 +40,8 @@ class View:
     def numbers(self, name: str) -> Longs:
         """Return a column of numbers that are never negative, with :data:`NOTHING` for null."""
         column = self.batch.column(name)
+        if column.null_count == self.size:
+            return np.full(self.size, NOTHING, np.int64)
         if column.null_count:
             column = column.fill_null(NOTHING)
         found: Longs = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)

@@ -1,0 +1,62 @@
+"""An archive's tables in Spark: to read them, to write into one, and to make them known to SQL.
+
+Knows folders and schemas; must not know what is computed from them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from analysis.archive.mapping import spark_schema
+from analysis.archive.tables import FINDINGS, TABLES, whole_schema
+from analysis.formats import row_of
+from dissector.errors import InputError
+from dissector.summary.schema import table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from analysis.archive.tables import Table
+    from analysis.findings import Finding
+
+
+def read(spark: SparkSession, folder: Path, table: Table) -> DataFrame:
+    """Return a table of an archive, or of what a run is about to put there."""
+    return spark.read.schema(spark_schema(whole_schema(table))).parquet(_uri(folder / table.name))
+
+
+def write(rows: DataFrame, folder: Path, table: Table) -> None:
+    """Write rows with a ring, a file for each."""
+    names = [column.name for column in table.columns]
+    rows.select(*names, "ring").repartition("ring").write.mode("append").partitionBy("ring").parquet(
+        _uri(folder / table.name), compression="zstd"
+    )
+
+
+def write_findings(findings: Sequence[Finding], folder: Path, ring: str) -> None:
+    """Write findings that are here already."""
+    place = folder / FINDINGS.name / f"ring={ring}"
+    if findings:
+        place.mkdir(parents=True, exist_ok=True)
+        rows = table_of([row_of(finding) for finding in findings], FINDINGS.columns)
+        pq.write_table(rows, place / f"{ring}-{folder.name}.parquet", compression="zstd")
+
+
+def views(spark: SparkSession, archive: str | Path) -> list[str]:
+    """Make an archive's tables known to ``spark.sql`` by their names; return these."""
+    folder = Path(archive)
+    if not (folder / "manifest.json").is_file():
+        raise InputError(f"{archive}: is no archive")
+    for table in TABLES:
+        read(spark, folder, table).createOrReplaceTempView(table.name)
+    return [table.name for table in TABLES]
+
+
+def _uri(path: Path) -> str:
+    """Return a name that Spark takes for a local file, wherever its default file system is."""
+    return path.absolute().as_uri()

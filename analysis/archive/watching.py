@@ -1,0 +1,56 @@
+"""How far a Spark job has come, on stderr: a bar where a person is watching, a line per step elsewhere.
+
+Knows Spark's status tracker; must not know what the steps do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark import SparkContext
+    from rich.progress import Progress, TaskID
+
+_SECONDS = 0.5
+
+
+@contextlib.contextmanager
+def step(context: SparkContext, title: str) -> Iterator[None]:
+    """Show how far what happens in the block has come."""
+    if sys.stderr is None:
+        yield
+        return
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"uprscope: {title}\n")
+        sys.stderr.flush()
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415 - takes a while to load
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    over = threading.Event()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+        watcher = threading.Thread(target=_watch, args=(context, bar, bar.add_task(title, total=None), over))
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+
+def _watch(context: SparkContext, bar: Progress, task: TaskID, over: threading.Event) -> None:
+    """Add up the tasks of the stages that are running, until told to stop."""
+    tracker = context.statusTracker()
+    while not over.wait(_SECONDS):
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        if known:
+            done, total = (sum(getattr(each, name) for each in known) for name in ("numCompletedTasks", "numTasks"))
+            bar.update(task, completed=done, total=total)
