@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from typing import IO, TYPE_CHECKING, Any
-from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
 
@@ -153,16 +153,16 @@ def junit(inspection: Inspection, rules: Sequence[Rule]) -> str:
     skipped = 0
     for tally, rule in zip(inspection.tallies, rules, strict=True):
         found = by_rule.get(rule.id, [])
-        cases.append(f"  <testcase classname={quoteattr(rule.group)} name={_xml(f'{rule.id}: {rule.title}')}>")
+        cases.append(f"  <testcase classname={_attribute(rule.group)} name={_xml(f'{rule.id}: {rule.title}')}>")
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             text = "\n".join(escape(one_line(f"{each.id}: {each.sentence}; {_where(each)}")) for each in found)
-            kind = quoteattr(found[0].severity.value)
+            kind = _attribute(found[0].severity.value)
             cases.append(f"    <failure type={kind} message={_xml(found[0].sentence + more)}>{text}</failure>")
         elif tally.checked == tally.undecided:
             skipped += 1
             why = "could not be decided" if tally.checked else "nothing to check"
-            cases.append(f"    <skipped message={quoteattr(why)}/>")
+            cases.append(f"    <skipped message={_attribute(why)}/>")
         cases.append("  </testcase>")
     counts = f'tests="{len(rules)}" failures="{len(by_rule)}" errors="0" skipped="{skipped}"'
     head = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuite name="uprscope" {counts}>']
@@ -173,8 +173,13 @@ def _where(finding: Finding) -> str:
     return f"connection {finding.connection}, {guilty_place(finding)}, {finding.display_filter()}"
 
 
+def _attribute(text: str) -> str:
+    """Return text as an attribute's value; xml.sax.saxutils would bring half a web browser along."""
+    return f'"{escape(text)}"'
+
+
 def _xml(text: str) -> str:
-    return quoteattr(one_line(text))
+    return _attribute(one_line(text))
 
 
 def guilty_place(finding: Finding) -> str:
