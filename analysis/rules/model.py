@@ -40,7 +40,7 @@ class Unknown:
 
 #: Why something can't be decided, for people.
 REASONS = {
-    "gap": "bytes are missing from the capture",
+    "gap": "bytes are missing from the capture, or a message before it could not be read",
     "start": "the connection's beginning was not captured",
     "end": "the capture ends too early",
     "one-sided": "what the other side had received is not known",
