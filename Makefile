@@ -1,6 +1,6 @@
 # Every command a developer needs. Asks for GNU make 3.81, Python 3.11, pip and git; everything else goes into .venv.
 
-.PHONY: help demo test lint types unit sweep docs captures clean FORCE
+.PHONY: help demo test lint types unit sweep docs captures pictures clean FORCE
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	if $$python -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then echo $$python; break; fi; done)
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-# One environment, two stamps: the demo needs the base dependencies only. Each stamp holds the directory it was made in.
+# One environment, two stamps: the demo needs the base dependencies and matplotlib. Each stamp holds its directory.
 BASE := .venv/base.stamp
 DEV := .venv/dev.stamp
 PINS := pyproject.toml constraints.txt Makefile
@@ -50,28 +50,37 @@ PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_CONSTRAINT=constraints.txt PI
 rm .venv/incomplete
 endef
 
-$(BASE): WANTED = .
+$(BASE): WANTED = .[report]
 $(BASE): $(PINS)
 	$(install)
 	@echo "$(CURDIR)" > $@
 
-$(DEV): WANTED = .[dev,generate]
+$(DEV): WANTED = .[dev,generate,report,spark]
 $(DEV): $(PINS)
 	$(install)
 	@echo "$(CURDIR)" | tee $(BASE) > $@
 
-demo: $(BASE) ## dissect a recorded conversation with a Couchbase server
+BROKEN := captures/broken/FLC-02.pcapng
+
+demo: $(BASE) ## dissect a recorded conversation with a Couchbase server, and check a broken one
 	@.venv/bin/uprscope dissect captures/25_stream_id_v705.pcap --limit 40
+	@echo; .venv/bin/uprscope check $(BROKEN) --limit 1 --no-pager || test $$? -eq 1
+	@mkdir -p build/demo
+	@.venv/bin/uprscope report $(BROKEN) -o build/demo/report.html
+	@.venv/bin/uprscope plot $(BROKEN) flow -o build/demo/flow.png
+	@.venv/bin/uprscope plot captures/02_flow_control.pcap seqno --connection 1 -o build/demo/seqno.png
+	@echo; printf '%s\n' 'report    build/demo/report.html' 'pictures  build/demo/flow.png' '          build/demo/seqno.png'
 
 # Every check runs, whatever the one before it said, and pytest runs last: its closing line ends the output.
-test: $(DEV) ## run every check: ruff, mypy, pytest (tshark is installed where that is allowed)
+test: $(DEV) ## run every check: ruff, mypy, pytest (tshark and chromium are installed where that is allowed)
 	@tests/ensure-tshark
+	@tests/ensure-chromium
 	@failed=; \
 	$(RUN) ruff check || failed="$$failed ruff-check"; \
 	$(RUN) ruff format --check || failed="$$failed ruff-format"; \
 	$(RUN) mypy || failed="$$failed mypy"; \
 	test -z "$$failed" || echo "error: failed before pytest:$$failed" >&2; \
-	$(RUN) pytest -n auto || failed="$$failed pytest"; \
+	$(RUN) pytest -n auto --dist loadgroup || failed="$$failed pytest"; \
 	test -z "$$failed"
 
 lint: $(DEV) ## check style and formatting with ruff
@@ -84,10 +93,10 @@ types: $(DEV) ## check types with mypy
 	@$(RUN) mypy
 
 unit: $(DEV) ## run pytest alone; ARGS='-k snapshot' goes to it
-	@$(RUN) pytest -n auto $(ARGS)
+	@$(RUN) pytest -n auto --dist loadgroup $(ARGS)
 
 sweep: $(DEV) ## run pytest with every search at full depth (long); ARGS as for unit
-	@UPRSCOPE_SWEEP=full $(RUN) pytest -n auto --timeout 7200 $(ARGS)
+	@UPRSCOPE_SWEEP=full $(RUN) pytest -n auto --dist loadgroup --timeout 7200 $(ARGS)
 
 docs: $(DEV) ## write the files derived from the declarations of protocol and rules anew
 	@.venv/bin/python -m dissector.codegen
@@ -97,6 +106,12 @@ captures: $(DEV) ## make the synthetic captures and their index anew
 	@$(RUN) dissector.generate.library
 	@.venv/bin/python -m dissector.codegen
 	@.venv/bin/python -m analysis.codegen
+
+pictures: $(DEV) ## make the pictures in docs/pictures anew
+	@mkdir -p build/pictures docs/pictures
+	@.venv/bin/uprscope generate bulk --frames 30000 --vbuckets 16 -o build/pictures/bulk.pcap
+	@.venv/bin/uprscope plot build/pictures/bulk.pcap seqno --connection 1 -o docs/pictures/seqno.png
+	@.venv/bin/uprscope plot $(BROKEN) flow -o docs/pictures/flow.png
 
 clean: ## remove .venv, caches and build products
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

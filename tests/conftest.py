@@ -1,9 +1,9 @@
 """What every test may count on: where the repository is, which programs are there, how deep a search goes.
 
 Markers (declared in pyproject.toml): ``tool(name)`` needs an external program, ``spark`` needs PySpark and a Java,
-``shared`` needs the reference material beside a developer's checkout, ``sweep`` marks a long search. A test that could not run is never silent: the end of
-the run names it. What a worker of pytest-xdist skips reaches that summary in the report's ``user_properties``, the one
-part of a report that both sides carry as it is.
+``shared`` needs the reference material beside a developer's checkout, ``sweep`` marks a long search. A test that could
+not run is never silent: the end of the run names it. What a worker of pytest-xdist skips reaches that summary in the
+report's ``user_properties``, the one part of a report that both sides carry as it is.
 
 This file knows nothing of the protocol.
 """
@@ -15,7 +15,7 @@ import os
 import shutil
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -73,6 +73,30 @@ def _tools(item: pytest.Item) -> Iterator[str]:
         if not marker.args:
             pytest.fail("the marker tool(name) names no program", pytrace=False)
         yield from marker.args
+
+
+@cache
+def _grouped(file: Path) -> bool:
+    """Tell whether a test file says that its tests are for the worker that has Spark."""
+    return file.is_file() and 'xdist_group("spark")' in file.read_text()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal all Spark tests to one worker, for ``--dist loadgroup``.
+
+    pytest-xdist 3.8 tells its scheduler of groups through the ids of tests, and pytest 9.2 no longer lets it change them.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class FileGroups(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            together = _grouped(config.rootpath / nodeid.partition("::")[0])
+            return "spark" if together else super()._split_scope(nodeid)
+
+    return FileGroups(config, log)
 
 
 @cache

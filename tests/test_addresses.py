@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from archive_support import decoded_at_once, decoded_in_parts, packed, pcap_file, pcapng_file
+from parts_support import decoded_at_once, decoded_in_parts, packed, pcap_file, pcapng_file
 from s3_server import Served, s3_server
 from support import SERVER, Conversation, mutation
 
@@ -84,6 +84,16 @@ def test_a_large_object_is_never_fetched_whole(bucket: Path) -> None:
         with address.open() as file, CaptureReader(file, chunk_bytes=1 << 20) as reader:
             assert sum(len(block) for block in reader) == len(packets)
         assert 0 < s3.largest <= 2 << 20
+
+
+@pytest.mark.timeout(60)
+def test_secrets_are_never_shown(s3: Served) -> None:
+    (found,) = find([f"s3://someone:anything@traces/day 1/b.pcap{s3.query}"])
+    assert found.name == "s3://traces/day 1/b.pcap"
+    for address in (f"s3://someone:anything@traces/none{s3.query}", "gopher://someone:anything@traces/none"):
+        with pytest.raises(InputError) as raised:
+            find([address])
+        assert "anything" not in str(raised.value)
 
 
 def test_local_files_by_address(bucket: Path) -> None:

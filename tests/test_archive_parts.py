@@ -1,223 +1,163 @@
-"""Captures in parts, connections in shares: whatever is cut where, the rows are those of the single-process reader."""
+"""What an archive is made of, without Spark: rings, manifests, staged changes, parts, quarantine, the zip."""
 
 from __future__ import annotations
 
-import gzip
-import io
-import struct
-import tempfile
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
-from archive_support import (
-    _LOOKALIKE,
-    WRITERS,
-    archives,
-    decoded_at_once,
-    decoded_in_parts,
-    fragmented,
-    packed,
-    pcap_file,
-    pcapng_file,
-    write,
-)
-from hypothesis import given
-from hypothesis import strategies as st
-from support import SERVER, Conversation, Ends, mutation
+from archive_cases import write_capture
+from checking import clean
 
-from analysis.plan import make_plan
-from analysis.reading import Mode, Reading, ports_of
-from dissector.capture import CaptureReader, ranges
-from dissector.capture.ranges import WHOLE, Part, PartStream, Walked
+from analysis.archive import ingest as ingesting
+from analysis.archive import manifest, staging
+from analysis.archive.ingest import ingest
+from analysis.archive.manifest import Entry, Manifest
+from analysis.archive.parts import uncover
+from analysis.archive.rings import Capture, find, ring_id, rings
+from dissector import cli
+from dissector.capture import Input
 from dissector.errors import InputError, UsageError
-from dissector.spec.model import Dialect
+from dissector.run import Options
 
 
-@given(archives(), st.integers(100, 6000), st.integers(1, 4), st.sampled_from([1, 7, 50, 1000]), st.booleans())
-def test_rows_do_not_depend_on_cuts(files: list[bytes], split: int, shares: int, batch_rows: int, values: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = write(files, Path(folder))
-        reading = Reading(values=values, split_bytes=split)
-        expected = decoded_at_once(paths, reading)
-        found, _ = decoded_in_parts(paths, reading, shares=shares, batch_rows=batch_rows)
-    assert found.to_pylist() == expected.to_pylist()
+def touch(path: Path, size: int = 1) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(size))
+    return path
 
 
-def talk(count: int = 60, value: bytes = b"v" * 300) -> Conversation:
-    made = Conversation().open()
-    for seqno in range(1, count + 1):
-        made.send(SERVER, mutation(1, 5, seqno, b"key%d" % seqno, value), mss=500)
-    return made
+def test_a_directory_is_a_ring(tmp_path: Path) -> None:
+    for name in ("a/1.pcap", "a/2.pcap.zst", "b/x.pcapng", "b/ring.pcap7", "b/notes.txt", "b/x.truth.json.gz"):
+        touch(tmp_path / name, 3 if "x" in name else 1)
+    found = find([str(tmp_path)])
+    assert {Path(each.path).name for each in found} == {"1.pcap", "2.pcap.zst", "x.pcapng", "ring.pcap7"}
+    together = rings(found)
+    assert [(Path(each.place).name, each.size) for each in together] == [("b", 4), ("a", 2)]
+    assert len(rings(found, separate=True)) == 4
+    assert all(each.id == ring_id(each.place) and each.id[0] == "r" for each in together)
+    assert {each.path for each in find([str(tmp_path / "b" / "notes.txt")])} == {str(tmp_path / "b" / "notes.txt")}
+    assert {Path(each.path).parent.name for each in find([str(tmp_path)], without=tmp_path / "b")} == {"a"}
 
 
-@pytest.mark.parametrize("name", sorted(WRITERS))
-def test_every_container_is_cut_or_left_whole(name: str, tmp_path: Path) -> None:
-    paths = write([WRITERS[name](packed(talk().packets))], tmp_path)
-    reading = Reading(split_bytes=2000)
-    found, plan = decoded_in_parts(paths, reading, shares=2)
-    assert found.equals(decoded_at_once(paths, reading))
-    # Later interfaces and sections, and packets without a time, need what came before them.
-    assert (len(plan.pieces) > 10) == (name not in {"late interface", "two sections", "no times"})
+@pytest.mark.parametrize("name", ["", "nothing.pcap", "none*.pcap", "empty"])
+def test_names_that_stand_for_nothing(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError):
+        find([name])
 
 
-def test_a_part_is_surveyed_again_where_a_payload_looked_like_records(tmp_path: Path) -> None:
-    data = pcap_file(packed(talk(40, _LOOKALIKE).packets))
-    paths = write([data], tmp_path)
-    guesses = wrong = 0
-    cut = ranges.ranges(len(data), 700)
-    walked = [ranges.survey(io.BytesIO(data), "x", data[:24], *each) for each in cut]
-    starts = record_starts(data)
-    for (start, _), walk in zip(cut[1:], walked[1:], strict=True):
-        guesses += 1
-        wrong += walk.first != min((each for each in starts if each >= start), default=None)
-    assert wrong > guesses // 4, "the payloads must be taken for records, or nothing is tried here"
-    reading = Reading(split_bytes=700)
-    found, plan = decoded_in_parts(paths, reading)
-    assert found.equals(decoded_at_once(paths, reading))
-    assert {piece.part.begin for piece in plan.pieces} <= {0, *starts}
-    assert len(plan.pieces) > 10
+def contents(*names: str) -> Manifest:
+    entry = Entry("/somewhere", (Capture("/somewhere/a.pcap", 5, 7),), [*names], 10, 2, 1, 1)
+    return Manifest("me", {"r1": entry}, ["findings/ring=across/x.parquet"], "state")
 
 
-def record_starts(data: bytes) -> list[int]:
-    starts, at = [], 24
-    while at < len(data):
-        starts.append(at)
-        at += 16 + struct.unpack_from("<I", data, at + 8)[0]
-    return starts
+def test_a_manifest_comes_back_as_it_went(tmp_path: Path) -> None:
+    made = contents("frames/x.parquet")
+    (tmp_path / manifest.NAME).write_text(made.dumps())
+    assert manifest.read(tmp_path) == made
+    assert manifest.read(tmp_path / "nowhere") == Manifest()
 
 
-@pytest.mark.parametrize("writer", [pcap_file, pcapng_file])
-def test_parts_give_the_packets_of_the_whole(writer: object, tmp_path: Path) -> None:
-    assert callable(writer)
-    paths = write([writer(packed(talk().packets))], tmp_path)
-    plan = make_plan(paths, Reading(split_bytes=3000))
-    assert len(plan.pieces) > 5
-    packets, numbers = [], []
-    for piece in plan.pieces:
-        with piece.address.open() as file:
-            for block in CaptureReader(PartStream(file, piece.part), name="part"):
-                packets += [block.packet(index) for index in range(len(block))]
-                numbers += [piece.part.packets_before + block.first_number + index for index in range(len(block))]
-    with CaptureReader(io.BytesIO(Path(paths[0]).read_bytes())) as reader:
-        whole = [block.packet(index) for block in reader for index in range(len(block))]
-    assert packets == whole
-    assert numbers == list(range(1, len(whole) + 1))
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"form": 99}', '{"form": 1, "rings": 3}'])
+def test_what_is_no_manifest(tmp_path: Path, text: str) -> None:
+    (tmp_path / manifest.NAME).write_text(text)
+    with pytest.raises(UsageError):
+        manifest.read(tmp_path)
 
 
-def test_damage_before_another_part_leaves_a_file_whole_and_damage_at_the_end_does_not(tmp_path: Path) -> None:
-    data = pcap_file(packed(talk().packets))
-    starts = record_starts(data)
-    middle = starts[len(starts) // 2]
-    broken = data[: middle + 8] + b"\xff" * 4 + data[middle + 12 :]
-    for name, made, whole in (("broken", broken, True), ("cut", data[:-100], False)):
-        folder = tmp_path / name
-        folder.mkdir()
-        paths = write([made], folder)
-        reading = Reading(split_bytes=2000)
-        found, plan = decoded_in_parts(paths, reading)
-        assert found.equals(decoded_at_once(paths, reading))
-        assert ([piece.part for piece in plan.pieces] == [WHOLE]) == whole
+@pytest.mark.parametrize("dies_at", ["nothing", "journal", "manifest"])
+def test_a_change_is_made_in_full_or_not_at_all(tmp_path: Path, dies_at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = touch(tmp_path / "frames" / "day=1" / "ring=r1" / "old.parquet")
+    before = contents("frames/day=1/ring=r1/old.parquet")
+    manifest.write_text(tmp_path / manifest.NAME, before.dumps())
+    folder = staging.begin(tmp_path, "run")
+    name = "frames/day=2/ring=r1/new.parquet"
+    touch(folder / name)
+    touch(folder / "frames" / "day=2" / "ring=r1" / "_late.parquet")
+    after = contents(name)
+    whole = manifest.write_text
+
+    def write(path: Path, text: str) -> None:
+        if dies_at in path.name:
+            raise OSError("gone")
+        whole(path, text)
+
+    monkeypatch.setattr(manifest, "write_text", write)
+    if dies_at == "nothing":
+        staging.commit(tmp_path, folder, before.rings["r1"].files, after)
+    else:
+        with pytest.raises(OSError, match="gone"):
+            staging.commit(tmp_path, folder, before.rings["r1"].files, after)
+    monkeypatch.undo()
+    finished = staging.recover(tmp_path)
+    assert finished is (dies_at == "manifest")
+    there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
+    if dies_at == "journal":
+        assert (there, manifest.read(tmp_path)) == ({old.relative_to(tmp_path).as_posix()}, before)
+    else:
+        assert (there, manifest.read(tmp_path)) == ({name}, after)
+    assert not (tmp_path / "_staging").exists() or not list((tmp_path / "_staging").iterdir())
 
 
-def test_fragments_that_lie_in_several_files_and_parts(tmp_path: Path) -> None:
-    packets = []
-    for number, packet in enumerate(packed(talk(30).packets)):
-        packets += fragmented(packet, 136, number) if len(packet.data) > 200 else [packet]
-    for rotation in (5, 11):
-        folder = tmp_path / str(rotation)
-        folder.mkdir()
-        paths = write([pcap_file(packets[at : at + 40]) for at in range(rotation % 40, len(packets), 40)], folder)
-        reading = Reading(split_bytes=1500)
-        found, _ = decoded_in_parts(paths, reading, shares=3, batch_rows=5)
-        assert len(found) > 10
-        assert found.to_pylist() == decoded_at_once(paths, reading).to_pylist()
+def test_hidden_files_get_their_names_once(tmp_path: Path) -> None:
+    touch(tmp_path / "frames" / "_a.parquet")
+    assert uncover(tmp_path, "frames/_a.parquet") == "frames/a.parquet"
+    assert uncover(tmp_path, "frames/_a.parquet") == "frames/a.parquet"
+    assert [path.name for path in (tmp_path / "frames").iterdir()] == ["a.parquet"]
 
 
-def test_compressed_captures_are_read_by_one_task(tmp_path: Path) -> None:
-    data = pcap_file(packed(talk().packets))
-    paths = write([gzip.compress(data)], tmp_path)
-    reading = Reading(split_bytes=100)
-    found, plan = decoded_in_parts(paths, reading)
-    assert [piece.part for piece in plan.pieces] == [WHOLE]
-    assert len(found) == 60
+def test_a_file_that_breaks_the_reader_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = write_capture(tmp_path / "in" / "good.pcap", clean("basic"))
+    bad = write_capture(tmp_path / "in" / "bad.pcap", clean("multiplex"), port=300)
+    (ring,) = rings(find([str(tmp_path / "in")]))
+
+    class Breaks(ingesting.FrameReader):
+        def __init__(self, inputs: list[Input], *args: object, **more: object) -> None:
+            super().__init__(inputs, *args, **more)  # type: ignore[arg-type]
+            if any(each.path == bad for each in inputs):
+                raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(ingesting, "FrameReader", Breaks)
+    result = ingest(tmp_path / "out", ring, Options())
+    files = [tmp_path / "out" / name for name in result["files"]]
+    assert (result["left_out"], result["damaged"], all(path.exists() for path in files)) == (1, 0, True)
+    assert sorted(path for path in (tmp_path / "out").rglob("*.parquet")) == sorted(files)
+    frames = pq.read_table(next(path for path in files if "frames" in path.parts), partitioning=None)
+    assert set(frames.column("capture").to_pylist()) == {str(good)}
+    assert frames.num_rows == result["frames"]
+    quarantine = pq.read_table(next(path for path in files if "quarantine" in path.parts), partitioning=None)
+    assert quarantine.to_pylist() == [{"capture": str(bad), "outcome": "left out", "reason": "a bug"}]
 
 
-def test_a_record_larger_than_a_range(tmp_path: Path) -> None:
-    made = (
-        Conversation(Ends()).open().send(SERVER, *(mutation(1, 5, n, b"k", b"v" * 9000) for n in range(1, 9)), mss=9100)
+def test_the_zip_runs_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = str(tmp_path / "uprscope.zip")
+    assert cli.main(["archive", "--make-zip", name]) == 0
+    assert capsys.readouterr().out == (
+        f"spark-submit --py-files {name} {tmp_path / 'uprscope.py'} CAPTURES -o FOLDER\n"
     )
-    paths = write([pcap_file(packed(made.packets))], tmp_path)
-    reading = Reading(split_bytes=1024)
-    found, plan = decoded_in_parts(paths, reading)
-    assert found.equals(decoded_at_once(paths, reading))
-    assert len(plan.pieces) == 8  # one for each large packet; the first begins in the same range as the handshake
-
-
-def test_parts_of_a_file_need_every_walk_to_meet_the_next() -> None:
-    cut = [(0, 10), (10, 20), (20, 30)]
-    good = [Walked(4, 12, 3, sure=True), Walked(12, 25, 2, sure=True), Walked(25, None, 1, sure=True)]
-    assert ranges.parts(b"c", cut, good, _never) == [Part(0, 12, 0), Part(12, 25, 3, b"c"), Part(25, None, 5, b"c")]
-    unsure = [good[0], Walked(12, 25, 2, sure=False), good[2]]
-    assert ranges.parts(b"c", cut, unsure, _never) == [WHOLE]
-    missed = [good[0], Walked(14, 20, 1, sure=True), good[2]]
-    asked = []
-
-    def again(index: int, known: int) -> Walked:
-        asked.append((index, known))
-        return good[1]
-
-    assert ranges.parts(b"c", cut, missed, again) == ranges.parts(b"c", cut, good, _never)
-    assert asked == [(1, 12)]
-    passed = [Walked(4, None, 3, sure=True), good[1], good[2]]
-    assert ranges.parts(b"c", cut, passed, _never) == [Part(0, None, 0)]
-
-
-def _never(index: int, known: int) -> Walked:
-    raise AssertionError((index, known))
-
-
-def test_files_that_are_no_captures_are_left_out_or_end_the_reading(tmp_path: Path) -> None:
-    good = tmp_path / "a.pcap"
-    good.write_bytes(pcap_file(packed(talk(3).packets)))
-    bad = tmp_path / "b.pcap"
-    bad.write_bytes(b"this is no capture at all")
-    # A pattern names its files: what is none among them is the user's business to know.
-    from analysis.addresses import Address
-
-    plan = _plan_of([Address(str(bad), "", str(bad)), Address(str(good), "", str(good))], Mode.PERMISSIVE)
-    assert plan == ([str(good)], [str(bad)])
-    with pytest.raises(InputError, match="not a capture"):
-        _plan_of([Address(str(bad), "", str(bad))], Mode.FAILFAST)
-
-
-def _plan_of(addresses: list[object], mode: Mode) -> tuple[list[str], list[str]]:
-    from analysis import plan
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "find", lambda _: addresses)
-        found, problems = plan.begin(["x"], mode)
-    return [address.name for address, _ in found], [problem.name for problem in problems]
-
-
-def test_options() -> None:
-    reading = Reading.of({"path": "x", "VALUES": "true", "ports": "1234, 99=upr", "dialect": "dcp", "mode": "failfast"})
-    assert (reading.values, reading.dialect, reading.mode) == (True, Dialect.DCP, Mode.FAILFAST)
-    assert reading.ports == ports_of("1234,99=upr")
-    assert {1234: "auto", 99: "upr"}.items() <= reading.ports.rules.items()
-    assert Reading.of({"splitBytes": "2000"}).split_bytes == 2000
+    assert {"analysis/archive/job.py", "dissector/pipeline.py"} <= set(zipfile.ZipFile(name).namelist())
+    code = f"import sys; sys.path.insert(0, {name!r}); import analysis.archive.job as j; print(j.__file__)"
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(name)
+    first = Path(name).read_bytes()
+    assert cli.main(["archive", "--make-zip", name]) == 0
+    assert Path(name).read_bytes() == first
+    assert cli.main(["archive", "--make-zip", str(tmp_path / "uprscope.tar")]) == 2
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"valeus": "true"}, "option valeus: not known"),
-        ({"values": "maybe"}, "option values=maybe"),
-        ({"ports": "x"}, "--port x"),
-        ({"dialect": "latin"}, "option dialect=latin"),
-        ({"mode": "dropmalformed"}, "expected permissive or failfast"),
-        ({"splitBytes": "12"}, "at least 1024"),
-    ],
+    "words", [["x.pcap"], ["-o", "x"], ["-", "-o", "x"], ["x.pcap", "-o", "x", "--conf", "no"], ["nothing", "-o", "x"]]
 )
-def test_options_that_make_no_sense(options: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        Reading.of(options)
+def test_mistakes_are_told_before_spark_starts(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    touch(tmp_path / "x.pcap")
+    assert cli.main(["archive", *words]) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"x.pcap"}

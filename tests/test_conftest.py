@@ -185,9 +185,9 @@ esac
 """
 VENV = "-m venv .venv"
 INSTALL_BASE = "-m pip install -qq -c constraints.txt -e .[report]"
-INSTALL_DEV = "-m pip install -qq -c constraints.txt -e .[dev,generate,report]"
+INSTALL_DEV = "-m pip install -qq -c constraints.txt -e .[dev,generate,report,spark]"
 ENSURE = ["ensure-tshark", "ensure-chromium"]
-CHECKS = ["-m ruff check", "-m ruff format --check", "-m mypy", "-m pytest -n auto"]
+CHECKS = ["-m ruff check", "-m ruff format --check", "-m mypy", "-m pytest -n auto --dist loadgroup"]
 DEMO = [
     "uprscope dissect captures/25_stream_id_v705.pcap --limit 40",
     "uprscope check captures/broken/FLC-02.pcapng --limit 1 --no-pager",

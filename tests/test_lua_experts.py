@@ -78,9 +78,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Items]:
     items = items_of(target)
     return {
         part.path: {
-            number: items[part.before + number]
-            for number in range(1, part.count + 1)
-            if part.before + number in items
+            number: items[part.before + number] for number in range(1, part.count + 1) if part.before + number in items
         }
         for part in parts
     }

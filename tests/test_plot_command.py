@@ -29,8 +29,11 @@ def capture(tmp_path: Path) -> Path:
 def test_formats(tmp_path: Path, capture: Path, form: str) -> None:
     assert plot(capture, "rates", "-o", tmp_path / f"out.{form.upper()}") == 0
     assert (tmp_path / f"out.{form.upper()}").read_bytes().startswith(BEGINNINGS[form])
-    assert plot(capture, "rates", "-o", tmp_path / "out", "--format", form) == 0
-    assert (tmp_path / "out").read_bytes().startswith(BEGINNINGS[form])
+
+
+def test_a_format_by_option(tmp_path: Path, capture: Path) -> None:
+    assert plot(capture, "rates", "-o", tmp_path / "out", "--format", "svg") == 0
+    assert (tmp_path / "out").read_bytes().startswith(BEGINNINGS["svg"])
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,8 @@ def test_formats(tmp_path: Path, capture: Path, form: str) -> None:
         (["ladder", "-o", "{tmp}/x.png", "--frames", "900-901"], "there are no such frames"),
         (["ladder", "-o", "{tmp}/x.png", "--finding", "SEQ-01-00000000"], "not found (there is SEQ-01-"),
         (["ladder", "-o", "{tmp}/x.png", "--finding", "XYZ"], "no rule 'XYZ'"),
+        (["flow", "-o", "{tmp}/x.png", "--vbucket", "7"], "--vbucket does not go with flow"),
+        (["ladder", "-o", "{tmp}/x.png", "--time", "0-1"], "--time does not go with ladder"),
         (["seqno", "-o", "{tmp}/x.png", "--time", "3-1"], "give two numbers of seconds"),
         (["seqno", "-o", "{tmp}/x.png", "--time", "inf-nan"], "give two numbers of seconds"),
         (["seqno", "-o", "{tmp}/no/x.png"], "cannot be written"),

@@ -191,6 +191,22 @@ def test_from_rows_and_from_an_archive(tmp_path: Path) -> None:
     assert [each["id"] for each in again.named("details")] == names
 
 
+def test_rings_of_an_archive_are_kept_apart(tmp_path: Path) -> None:
+    """Each ring counts its frames from 1: a finding must not be told with frames of another ring."""
+    archive = tmp_path / "archive"
+    for ring, seqnos in (("one", (1, 4, 3, 5)), ("two", (10, 40, 30, 50))):
+        (tmp_path / ring).mkdir()
+        capture = drawn.plain(tmp_path / ring / "a.pcap", seqnos, name=ring.encode())
+        for name, command in (("frames", "dissect"), ("findings", "check")):
+            (archive / name / f"ring={ring}").mkdir(parents=True)
+            output = archive / name / f"ring={ring}" / "a.parquet"
+            cli.main([command, str(capture), "--format", "parquet", "-o", str(output)])
+    page = report(tmp_path / "a.html", "--archive", archive, "--no-pictures")
+    shown = [text for text in page.inside["pre"] if "by_seqno" in text]
+    assert ["by_seqno=3 " in text for text in shown] == ["by_seqno=30 " not in text for text in shown]
+    assert {"by_seqno=4 " in text for text in shown} == {True, False}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -11,7 +11,8 @@ from browser import Browser, Page
 
 from dissector import cli
 
-pytestmark = pytest.mark.tool("chromium")
+# One process has all of them: a browser and three reports are made once.
+pytestmark = [pytest.mark.tool("chromium"), pytest.mark.xdist_group("chromium")]
 
 
 @pytest.fixture(scope="module")

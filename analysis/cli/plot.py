@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         source = source_of(args.captures, options_of(args), stack, twice=ladder)
         album = _album(args, source, ladder=ladder)
         colours = theme.DARK if args.dark else theme.LIGHT
-        sheet = Sheet(colours, album.people, _named(source.names), album.findings)
+        sheet = Sheet(colours, album.people, _named(source.names), album.findings, album.start_ns)
         with theme.drawing(colours):
             if ladder:
                 figure = _ladder(args, source, album, sheet)
@@ -109,10 +109,9 @@ def _check_usage(args: argparse.Namespace, *, ladder: bool) -> None:
         raise UsageError(f"--frames and --finding are for ladder: they do not go with {args.kind}")
     if ladder and args.frames is not None and args.finding is not None:
         raise UsageError("--frames and --finding: give one of them")
-    if ladder and args.vbucket is not None:
-        raise UsageError("--vbucket does not go with ladder: an exchange is more than one vbucket's messages")
-    if ladder and args.time is not None:
-        raise UsageError("--time does not go with ladder: --frames says what to show")
+    for name in ("time", "vbucket"):
+        if getattr(args, name) is not None and name not in plots.kind_of(args.kind).choices:
+            raise UsageError(f"--{name} does not go with {args.kind}, which needs everything that a connection said")
     if args.frames is not None:
         _range(args.frames)
 

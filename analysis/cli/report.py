@@ -38,8 +38,7 @@ was damaged, and the page tells of what is left."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
-    add_reading_arguments(parser)
-    next(action for action in parser._actions if action.dest == "captures").nargs = "*"  # or --archive
+    add_reading_arguments(parser, optional=True)
     wanted = parser.add_argument_group("what to tell")
     wanted.add_argument("--archive", metavar="DIR", help="read frames/ and findings/ of this directory (Parquet)")
     wanted.add_argument(

@@ -44,16 +44,20 @@ class Kind:
     maker: str  #: class in the module, without arguments
     help: str
     marked: bool = False  #: findings are marked, so rules have to be checked
+    choices: tuple[str, ...] = ("connection",)  #: options that leave frames out, and what is left still makes sense
 
+
+_TIME = ("connection", "time")
+_ANY = ("connection", "time", "vbucket")
 
 KINDS: tuple[Kind, ...] = (
-    Kind("seqno", "analysis.plots.seqno", "Seqnos", "seqnos over time, with snapshots and findings", marked=True),
-    Kind("flow", "analysis.plots.flow", "Flow", "bytes that wait for an ack, against the window", marked=True),
-    Kind("rates", "analysis.plots.rates", "Rates", "messages and bytes per second, by opcode"),
+    Kind("seqno", "analysis.plots.seqno", "Seqnos", "seqnos over time, with snapshots and findings", True, _ANY),
+    Kind("flow", "analysis.plots.flow", "Flow", "bytes that wait for an ack, against the window", True),
+    Kind("rates", "analysis.plots.rates", "Rates", "messages and bytes per second, by opcode", False, _ANY),
     Kind("latency", "analysis.plots.latency", "Latencies", "how long answers and acks took"),
-    Kind("heatmap", "analysis.plots.heatmap", "Heatmap", "which vbucket was busy when"),
-    Kind("liveness", "analysis.plots.liveness", "Liveness", "no-ops, their answers, and silence"),
-    Kind("gaps", "analysis.plots.gaps", "Gaps", "where bytes are missing or no frames"),
+    Kind("heatmap", "analysis.plots.heatmap", "Heatmap", "which vbucket was busy when", False, _ANY),
+    Kind("liveness", "analysis.plots.liveness", "Liveness", "no-ops, their answers, and silence", False, _TIME),
+    Kind("gaps", "analysis.plots.gaps", "Gaps", "where bytes are missing or no frames", False, _TIME),
 )
 #: Drawn from chosen frames, not gathered from all.
 LADDER = Kind("ladder", "analysis.plots.ladder", "Ladder", "who said what, in order: for some frames or a finding")

@@ -45,7 +45,7 @@ class Album:
         self._connection: str | None = None
         self._vbucket: int | None = None
         self._from_ns, self._until_ns = 0, _FOREVER
-        self._start_ns: int | None = None
+        self.start_ns: int | None = None  #: of the first frame
 
     @property
     def findings(self) -> Sequence[Finding]:
@@ -88,9 +88,9 @@ class Album:
             self.checker.fold(batch)
         whole = Frames(batch, self.people)
         chosen = self._chosen(whole)
-        for name, plot in self.plots.items():
-            # What belongs to what is only told by all frames together.
-            plot.fold(whole if name == "latency" else chosen)
+        if chosen.size:
+            for plot in self.plots.values():
+                plot.fold(chosen)
 
     def finish(self) -> None:
         """The frames are over."""
@@ -102,8 +102,8 @@ class Album:
         Selection(connection=self._connection).confirm(names)
 
     def _chosen(self, whole: Frames) -> Frames:
-        if self._start_ns is None:
-            self._start_ns = int(whole.time_ns[0])
+        if self.start_ns is None:
+            self.start_ns = int(whole.time_ns[0])
         timed = self._from_ns > 0 or self._until_ns < _FOREVER
         if self._connection is None and self._vbucket is None and not timed:
             return whole
@@ -114,7 +114,7 @@ class Album:
         if self._vbucket is not None:
             mask &= whole.numbers("vbucket") == self._vbucket
         if timed:
-            since = whole.time_ns - self._start_ns
+            since = whole.time_ns - self.start_ns
             mask &= (since >= self._from_ns) & (since <= self._until_ns)
         return Frames(whole.view.batch.filter(pa.array(mask)), self.people)
 

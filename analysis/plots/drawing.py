@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Units of time, the largest that leaves the range above two of them is taken.
 _UNITS = ((3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 WIDTH = 10.0  #: inches
+_PART, _MOST = 16, 0.6  #: a part of the time so small with so much in it is worth a look of its own
 _TOP = 0.72  #: inches for title and subtitle
 
 
@@ -35,6 +36,7 @@ class Sheet:
     people: People
     captures: str = ""  #: what was read, for the subtitle
     findings: Sequence[Finding] = ()
+    start_ns: int | None = None  #: of the first frame
     notes: list[str] = field(default_factory=list)
 
     def figure(self, height: float, rows: int = 1, width: float = WIDTH, **grid: Any) -> tuple[Figure, list[Axes]]:
@@ -46,6 +48,21 @@ class Sheet:
         figure = Made(figsize=(width, height), layout=layout)
         axes = figure.subplots(rows, squeeze=False, **grid)
         return figure, list(axes.flat)
+
+    def crowd(self, weights: NDArray[np.int64], starts_ns: NDArray[np.int64], width_ns: int) -> list[str]:
+        """Say which option shows more where most of it happens within a small part of the time."""
+        wide = len(weights) // _PART
+        if self.start_ns is None or wide < 1:
+            return []
+        sums = np.concatenate(([0], np.cumsum(weights)))
+        inside = sums[wide:] - sums[:-wide]
+        at = int(np.argmax(inside))
+        if inside[at] < _MOST * sums[-1]:
+            return []
+        busy = np.flatnonzero(weights[at : at + wide])
+        begin, end = int(starts_ns[at + busy[0]]), int(starts_ns[at + busy[-1]]) + width_ns
+        stretch = (max(begin - self.start_ns, 0) / 1e9, max(end - self.start_ns, 1) / 1e9)
+        return [f"most of it at {stretch[0]:.6g}-{stretch[1]:.6g} s (--time)"]
 
     def title(self, figure: Figure, title: str, subtitle: str = "") -> None:
         """Write the title and, below it, what the picture is made from."""

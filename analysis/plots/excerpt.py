@@ -5,7 +5,9 @@ Reads from wherever frames come from, and no further than needed. Must not know 
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.transcript import Transcript
+from dissector.choice import Numbering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,6 +65,42 @@ def around(batches: Iterable[pa.RecordBatch], findings: Sequence[Finding], befor
             if batch.num_rows and gatherer.take(batch):
                 break
     return gatherer.found
+
+
+def each(
+    batches: Iterable[pa.RecordBatch], findings: Sequence[Finding], before: int, behind: int, *, rings: bool = False
+) -> dict[str, tuple[Transcript, Finding]]:
+    """Return for each finding, by id, where its frames are, and the finding with the frames that are there.
+
+    ``rings``: the frames are of several readings, each of a directory, and each has counted its frames from 1.
+    """
+    if not rings:
+        transcript = around(batches, findings, before, behind)
+        return {finding.id: (transcript, finding) for finding in findings}
+    told: dict[str, tuple[_Gatherer, Finding]] = {}
+    groups: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        ring = _ring(finding.guilty.capture)
+        frames = tuple(frame for frame in finding.frames if _ring(frame.capture) == ring)
+        groups[ring].append(dataclasses.replace(finding, frames=frames))
+    gatherers = {ring: _Gatherer(group, before, behind) for ring, group in groups.items()}
+    numbering = Numbering()
+    for ring, gatherer in gatherers.items():
+        gatherer.found.numbering = numbering
+        told |= {finding.id: (gatherer, finding) for finding in groups[ring]}
+    for batch in batches:
+        numbering.see(batch)
+        encoded = batch.column("capture").dictionary_encode()
+        names = [_ring(name) for name in encoded.dictionary.to_pylist()]
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        for ring in set(names) & set(gatherers):
+            mine = np.array([name == ring for name in names])[codes]
+            gatherers[ring].take(batch.filter(pa.array(mine)))
+    return {name: (gatherer.found, finding) for name, (gatherer, finding) in told.items()}
+
+
+def _ring(capture: str) -> str:
+    return str(PurePath(capture).parent)
 
 
 class _Gatherer:

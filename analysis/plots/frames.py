@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from analysis.context.kinds import CONTROL, OPEN
-from dissector.output import text_of
 from dissector.summary.view import DRAFT, View
 
 if TYPE_CHECKING:
@@ -109,4 +108,5 @@ class Frames:
         rows = np.flatnonzero(self.requests(OPEN))
         for at, row in zip(rows.tolist(), self.view.rows(rows, ("key",)), strict=True):
             if row["key"]:
-                self.people.names.setdefault(int(self.connection[at]), text_of(row["key"]))
+                name = row["key"].decode("utf-8", "surrogateescape")  # whoever shows it escapes it
+                self.people.names.setdefault(int(self.connection[at]), name)

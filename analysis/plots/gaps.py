@@ -65,13 +65,17 @@ class Gaps:
                 ("skipped", 0.14, "s", theme.series[1], "passed over: no frame"),
             ):
                 at = np.flatnonzero(bins[name][lane])
+                if not len(at):
+                    continue
                 sizes = 12 + 14 * np.log10(np.maximum(bins[name][lane][at], 1))
                 above.scatter(
                     times[at], np.full(len(at), row + offset), sizes, color=color, marker=shape, alpha=0.7, label=text
                 )
         label_rows(above, [self._label(lane, sheet) for lane in chosen])
         handles = dict(zip(*reversed(above.get_legend_handles_labels()), strict=True))
-        above.legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        legend = above.legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        for handle in legend.legend_handles:
+            handle.set_sizes([40])  # type: ignore[union-attr]
         ends = np.r_[times, clock(bins.last_ns)]
         for name, color in (("lost", theme.error), ("skipped", theme.series[1])):
             total = np.cumsum(bins[name].sum(axis=0))

@@ -81,7 +81,7 @@ class Latencies:
                 self._draw(axes, panel, labels, self.unanswered, sheet)
                 axes.set_title("from a request to its answer")
             else:
-                labels = {number: f"connection {plain(sheet.people.label(number), 24)}" for number in panel}
+                labels = {number: self._label(number, sheet) for number in panel}
                 self._draw(axes, panel, labels, {}, sheet)
                 axes.set_title("from a message to the ack that gives its bytes back")
             axes.set_ylabel("share that took no longer")
@@ -92,6 +92,11 @@ class Latencies:
             parts.append(f"{count(sum(self.unanswered.values()), 'request')} without an answer")
         sheet.title(figure, "Latencies", ", ".join(parts))
         return figure
+
+    def _label(self, number: int, sheet: Sheet) -> str:
+        """Return what to call a connection that the context has numbered."""
+        known = sheet.people.number(self._context.connections.names[number])
+        return f"connection {plain(sheet.people.label(known or 0), 24)}"
 
     @staticmethod
     def _draw(

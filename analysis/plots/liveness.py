@@ -91,6 +91,8 @@ class Liveness:
             ("replies", 0.25, "^", theme.series[1]),
         ):
             at = np.flatnonzero(bins[name][lane])
+            if not len(at):
+                continue
             label = "no-op" if name == "noops" else "its answer"
             axes.plot(clock(starts[at]), np.full(len(at), row + offset), shape, color=color, markersize=5, label=label)
         begin, end = self.silence.get(bins.keys[lane], (0, 0))

@@ -72,6 +72,7 @@ class Rates:
         handles, labels = above.get_legend_handles_labels()
         figure.legend(handles[::-1], labels[::-1], loc="outside right upper")
         parts = [count(int(total.sum()), "message"), f"a bar is {duration(seconds * 1e9)}"]
+        parts += sheet.crowd(bins["frames"].sum(axis=0), bins.starts_ns(), bins.width_ns)
         sheet.title(figure, "Rates by opcode", ", ".join(parts))
         return figure
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.context.kinds import SNAPSHOT_MARKER
-from analysis.plots.bins import FIRST, LAST, LEAST, MOST, NONE, Bins, carried
+from analysis.context.kinds import SNAPSHOT_MARKER, STREAM_END
+from analysis.plots.bins import FIRST, LAST, LEAST, MAX_LANES, MOST, NONE, Bins, carried
 from analysis.plots.drawing import Clock, Sheet, count
 from analysis.plots.theme import plain
 
@@ -29,6 +29,7 @@ FEW = 12  #: streams that get a colour of their own, and their snapshots
 _CONNECTION, _VBUCKET = 32, 16  #: bits below
 _NAMED = 6  #: streams with findings that get a name where there are many
 _CROWD = 48  #: from so many streams on, the spread is drawn too
+_BEGUN = 0.9  #: share of streams that must have begun
 _DASHES = ("-", "--", ":")
 
 
@@ -40,6 +41,7 @@ class Seqnos:
     def __init__(self) -> None:
         self.items = 0
         self.snapshots = 0
+        self._ended_ns: dict[int, int] = {}  #: by stream, when it was last over
         self.bins = Bins(first=FIRST, last=LAST, least=LEAST, most=MOST, start=LEAST, end=MOST)
 
     def fold(self, frames: Frames) -> None:
@@ -58,6 +60,10 @@ class Seqnos:
         lanes, bins, kept = self.bins.place(key[rows], frames.time_ns[rows])
         self.bins.put("start", lanes, bins, start[rows[kept]])
         self.bins.put("end", lanes, bins, end[rows[kept]])
+
+        over = np.flatnonzero(frames.requests(STREAM_END) & (vbucket >= 0))
+        if len(self._ended_ns) < MAX_LANES:
+            self._ended_ns.update(zip(key[over].tolist(), frames.time_ns[over].tolist(), strict=True))
 
     def finish(self) -> None:
         """Nothing is left."""
@@ -98,6 +104,7 @@ class Seqnos:
             parts.append(f"{bins.left_out:,} items of further streams are not shown")
         if not few and self.snapshots:
             parts.append(f"snapshots are drawn for up to {FEW} streams (--vbucket, --connection)")
+        parts += sheet.crowd((bins["last"] != NONE).sum(axis=0), bins.starts_ns(), bins.width_ns)
         sheet.title(figure, "Seqno progress", ", ".join(parts))
         return figure
 
@@ -127,11 +134,13 @@ class Seqnos:
         start, end = carried(bins["start"]), carried(bins["end"])
         for place, lane in enumerate(sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])):
             color, dash = series[place % len(series)], _DASHES[place // len(series) % len(_DASHES)]
-            there = start[lane] != NONE
+            there = (start[lane] != NONE) & ~self._over(lane)
             if there.any():
                 low = np.where(there, start[lane].astype(float), np.nan)
                 high = np.where(there, end[lane].astype(float), np.nan)
                 low, high = np.r_[low, low[-1]], np.r_[high, high[-1]]
+                at_end = int(np.flatnonzero(there)[-1]) + 1  # the last bin has a right edge too
+                low[at_end], high[at_end] = low[at_end - 1], high[at_end - 1]
                 alpha = 0.16 if len(bins.keys) <= 3 else 0.08
                 axes.fill_between(edges, low, high, step="post", color=color, alpha=alpha, linewidth=0, zorder=1.5)
                 for edge in (low, high):
@@ -143,6 +152,15 @@ class Seqnos:
             axes.plot(times, values, color=color, label=label, zorder=2.5, **form)
         if (bins["start"] != NONE).any():
             axes.fill_between([], [], [], color=sheet.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot")
+
+    def _over(self, lane: int) -> NDArray[np.bool_]:
+        """Tell in which bins a stream is over, and no further one of its kind has begun."""
+        bins = self.bins
+        starts = bins.starts_ns()
+        ended = self._ended_ns.get(bins.keys[lane])
+        if ended is None or starts[np.flatnonzero(bins["start"][lane] != NONE)].max(initial=0) > ended:
+            return np.zeros(len(starts), bool)
+        return starts > ended
 
     def _draw_many(self, axes: Axes, figure: Figure, sheet: Sheet, clock: Clock) -> None:
         from matplotlib.collections import LineCollection  # noqa: PLC0415 - see analysis.plots.theme.require
@@ -171,9 +189,9 @@ class Seqnos:
         """Draw how far streams have come on the whole: among very many lines none can be followed."""
         bins = self.bins
         last = carried(bins["last"])
-        begun = np.flatnonzero((last != NONE).sum(axis=0) * 2 >= len(bins.keys))
-        if not len(begun):
-            return
+        begun = np.flatnonzero((last != NONE).mean(axis=0) >= _BEGUN)
+        if not len(begun) or begun[0] > bins.count / 2:
+            return  # streams that come one after the other have no spread to speak of
         times = clock(np.clip(bins.starts_ns()[begun], bins.first_ns, bins.last_ns))
         known = np.where(last == NONE, np.nan, last.astype(float))[:, begun]
         shares = np.nanpercentile(known, (10, 50, 90), axis=0)

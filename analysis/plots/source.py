@@ -63,14 +63,19 @@ class Source:
 
 def source_of(names: Sequence[str], options: Options, stack: contextlib.ExitStack, *, twice: bool) -> Source:
     """Find the files that names stand for; what comes from a pipe and is read ``twice`` is put into a file."""
-    from analysis.cli.check import found  # noqa: PLC0415
-
     kinds = [_is_parquet(name) for name in names]
     if any(kinds):
         if not all(kinds):
             raise UsageError("captures and Parquet files of frames do not go together")
         return Source([], [Path(name) for name in names], options)
-    return Source(found(names, stack, twice=twice), (), options)
+    from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
+
+    inputs = expand(names)
+    if twice and any(each.once for each in inputs):
+        from analysis.spool import spooled  # noqa: PLC0415 - pipes only
+
+        inputs = [stack.enter_context(spooled(each)) if each.once else each for each in inputs]
+    return Source(inputs, (), options)
 
 
 def _is_parquet(name: str) -> bool:

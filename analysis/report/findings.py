@@ -88,7 +88,7 @@ def _echoes(finding: Finding) -> str:
 
 
 def _frames(finding: Finding, found: Survey) -> Html:
-    number = found.transcript.numbering.numbers.get(finding.connection)
+    number = found.told[finding.id][0].numbering.numbers.get(finding.connection)
     parts = [f"connection {number} ({finding.connection})" if number else f"connection {finding.connection}"]
     if finding.vbucket is not None:
         stream = f", stream id {finding.stream_id}" if finding.stream_id else ""
@@ -116,7 +116,8 @@ def time_of(time_ns: int) -> str:
 
 
 def _transcript(finding: Finding, found: Survey) -> Html:
-    told = list(plain_text.lines_of(finding, found.transcript, _TERMINAL, _width(finding)))
+    transcript, there = found.told[finding.id]
+    told = list(plain_text.lines_of(there, transcript, _TERMINAL, _width(there)))
     if not told:
         return element("p", "The frames themselves are not here.", class_="quiet")
     return element("pre", lines(told), tabindex="0", role="region", aria_label=f"transcript of {finding.id}")

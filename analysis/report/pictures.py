@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis.plots import theme
 from analysis.plots.drawing import Sheet
-from analysis.plots.excerpt import around
+from analysis.plots.excerpt import each
 from analysis.plots.ladder import Ladder
 from analysis.report.markup import Html, data_url, element
 
@@ -25,7 +25,7 @@ _BEFORE, _BEHIND = 8, 5
 
 def figure(draw: Callable[[Sheet], Figure], found: Survey, captures: str, title: str, alt: str) -> Html:
     """Draw a picture, and let the reader's colours decide between light and dark."""
-    sheet = Sheet(theme.LIGHT, found.album.people, captures, found.inspection.findings)
+    sheet = Sheet(theme.LIGHT, found.album.people, captures, found.inspection.findings, found.album.start_ns)
     with theme.drawing(theme.LIGHT):
         stream = io.BytesIO()
         theme.save(draw(sheet), stream, "svg")
@@ -47,9 +47,9 @@ def ladders(found: Survey, captures: str) -> dict[str, Html]:
     findings = list(chosen.values())
     if not findings:
         return {}
-    transcript = around(found.source.open(None), findings, _BEFORE, _BEHIND)
+    told = each(found.source.open(None), findings, _BEFORE, _BEHIND, rings=found.given)
     drawn = {}
-    for finding in findings:
+    for transcript, finding in told.values():
         ladder = Ladder(transcript, transcript.of(finding), finding)
         if ladder.nothing() is None:
             alt = f"message sequence around frame {finding.guilty.frame}"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
+_ALWAYS = 4  #: columns of rules that are there even if they are empty
 _LONGEST = 80  #: characters of a cell
 MOST_ROWS = 5000  #: of a table: browsers get slow
 _VERDICTS = {
@@ -80,7 +81,8 @@ def rules(found: Survey) -> Html:
             Heading("what must hold", wrap=True),
         ),
     )
-    return table("rules-table", "Rules", headings, rows)
+    used = [at for at in range(len(headings)) if at < _ALWAYS or any(row[at] for row in rows)]
+    return table("rules-table", "Rules", [headings[at] for at in used], [[row[at] for at in used] for row in rows])
 
 
 def _listed(name: str, caption: str, columns: Sequence[TextColumn], rows: Sequence[Row]) -> Html:

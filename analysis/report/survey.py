@@ -15,7 +15,7 @@ from analysis.checker import Checker
 from analysis.findings import Tally
 from analysis.inspection import Inspection
 from analysis.plots.album import Album
-from analysis.plots.excerpt import around
+from analysis.plots.excerpt import each
 from analysis.rules import RULES
 from analysis.selection import Selection
 from analysis.transcript import NEIGHBOURS, Transcript
@@ -50,7 +50,7 @@ class Survey:
     rules: Sequence[Rule] = RULES
     selection: Selection = field(default_factory=Selection)
     shown: list[Finding] = field(default_factory=list)  #: findings that are told in full
-    transcript: Transcript = field(default_factory=Transcript)
+    told: dict[str, tuple[Transcript, Finding]] = field(default_factory=dict)  #: their frames, by id
     notes: list[str] = field(default_factory=list)
     given: bool = False  #: the findings were given: nothing was checked here
 
@@ -97,7 +97,8 @@ def survey(
     if found.shown:
         again = source.open(None)
         advance = watch(again) if watch is not None else None
-        found.transcript = around(_advancing(again, advance), found.shown, NEIGHBOURS, NEIGHBOURS)
+        batches = _advancing(again, advance)
+        found.told = each(batches, found.shown, NEIGHBOURS, NEIGHBOURS, rings=found.given)
     return found
 
 
@@ -125,7 +126,7 @@ def _given(findings: Sequence[Finding], album: Album) -> Inspection:
         tally = tallies.setdefault(finding.rule, Tally(finding.rule))
         tally.checked += 1 + finding.echoes
         tally.violated += 1 + finding.echoes
-    ordered = sorted(findings, key=lambda each: (each.severity.rank, each.rule, each.time_ns, each.id))
+    ordered = sorted(findings, key=lambda one: (one.severity.rank, one.rule, one.time_ns, one.id))
     return Inspection(ordered, [*tallies.values()], album.frames, len(album.people.parties), report=album.report)
 
 

@@ -61,8 +61,10 @@ COMMANDS: tuple[Command, ...] = (
     Command("generate", "dissector.cli.generate", "make captures to order: scenarios, broken rules, network troubles"),
     Command("check", "analysis.cli.check", "find broken rules of the protocol, and the frames that prove it"),
     Command("slice", "analysis.cli.slice", "write the packets that prove a finding to a capture of their own"),
-    Command("plot", "analysis.cli.plot", "draw a picture of captures: seqnos, flow control, rates, ..."),
+    Command("plot", "analysis.cli.plot", "draw pictures of captures: seqnos, flow control, rates and more"),
     Command("report", "analysis.cli.report", "write one page about captures: verdicts, findings, pictures"),
+    Command("archive", "analysis.cli.archive", "bring captures of any amount into Parquet tables, with Spark"),
+    Command("lua", "dissector.cli.lua", "the Wireshark plugin: print it, install it, remove it"),
     Command("explain", "dissector.cli.explain", "look up opcodes, statuses, flags, controls, errata, ..."),
     Command("completion", "dissector.cli.completion", "print a script that makes your shell complete all this"),
 )

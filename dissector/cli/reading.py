@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 EXIT_DAMAGED = 3
 
 
-def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare captures and how to read them."""
+def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """Declare captures, which may be ``optional``, and how to read them."""
     parser.add_argument(
-        "captures", nargs="+", metavar="CAPTURE", help="file, directory, pattern, or - for standard input"
+        "captures",
+        nargs="*" if optional else "+",
+        metavar="CAPTURE",
+        help="file, directory, pattern, or - for standard input",
     )
     reading = parser.add_argument_group("reading")
     reading.add_argument("--separate", action="store_true", help="connections do not go on from one file to the next")

@@ -1,0 +1,66 @@
+-- A small stub of Wireshark's Lua API: enough to load the plugin and to dissect bytes without Wireshark.
+local log
+local names = setmetatable({}, { __index = function(_, key) return key end })
+base, frametype = names, names
+expert = { group = names, severity = names }
+ProtoField = setmetatable({}, { __index = function(_, kind) return function(abbreviation) return { abbreviation = abbreviation, kind = kind } end end })
+ProtoExpert = { new = function(abbreviation) return { abbreviation = abbreviation } end }
+local defaults = {}
+Pref = setmetatable({}, { __index = function(_, kind) return function(_, default) return default end end })
+function Proto(name)
+  PROTO = setmetatable({ name = name, prefs = {} }, { __index = { register_heuristic = function(self, _, f) self.heuristic = f end } })
+  return PROTO
+end
+DissectorTable = { get = function() return { add = function() end, remove = function() end } end }
+Dissector = { get = function() return { call = function() end } end }
+Field = { new = function() return function() return nil end end }
+Listener = { new = function() return {} end }
+UInt64 = { new = function(low, high) return high * 4294967296.0 + low end }
+DESEGMENT_ONE_MORE_SEGMENT = 268435455
+function register_stat_cmd_arg(name, f) STATS = STATS or {}; STATS[name] = f end
+function set_plugin_info() end
+if not bit then
+  local native = load("return function(a, b) return a & b end")
+  bit = { band = native and native() or bit32.band }
+end
+local function number(s)
+  local value = 0
+  for i = 1, #s do value = value * 256 + s:byte(i) end
+  return value
+end
+local tvb_of
+local function range(s, o, n)
+  assert(o >= 0 and n >= 0 and o + n <= #s, "range out of bounds")
+  local part = s:sub(o + 1, o + n)
+  return { bytes = part, uint = function() return number(part) end, le_uint = function() return number(part:reverse()) end,
+    tvb = function() return tvb_of(part) end }
+end
+function tvb_of(s, offset)
+  local methods = { len = function() return #s end, reported_len = function() return #s end, offset = function() return offset or 54 end,
+    raw = function(_, o, n) return s:sub(o + 1, o + n) end }
+  return setmetatable(methods, { __call = function(_, o, n) return range(s, o, n) end })
+end
+ByteArray = { new = function(s) return { tvb = function() return tvb_of(s, 0) end } end }
+local function shown(value)
+  if type(value) == "table" then return (value.bytes:gsub(".", function(c) return string.format("%02x", c:byte()) end)) end
+  if type(value) == "number" then return string.format("%.6f", value) end
+  return tostring(value)
+end
+local function item()
+  return { referenced = function() return true end, append_text = function() end, set_text = function() end, set_generated = function() end,
+    add = function(_, field, what, value)
+      assert(field, "no such field")
+      if field.abbreviation then log[#log + 1] = field.abbreviation .. "=" .. shown(value == nil and what or value) end
+      return item()
+    end,
+    add_proto_expert_info = function(_, which, text) log[#log + 1] = "!" .. which.abbreviation .. " " .. tostring(text) end }
+end
+local column = { set = function(_, text) log[#log + 1] = "info=" .. text end, append = function(_, text) log[#log + 1] = "more=" .. text end, fence = function() end }
+function RUN(bytes, number_of_packet, forward, visited)
+  log = {}
+  local pinfo = { number = number_of_packet, visited = visited, src = forward and "a" or "b", dst = forward and "b" or "a",
+    src_port = forward and 40000 or 11210, dst_port = forward and 11210 or 40000, can_desegment = 2, rel_ts = number_of_packet * 0.001,
+    cols = { info = column } }
+  PROTO.dissector(tvb_of(bytes), pinfo, item())
+  return table.concat(log, "\n"), pinfo.desegment_offset, pinfo.desegment_len
+end

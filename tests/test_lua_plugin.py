@@ -1,0 +1,120 @@
+"""The plugin as people use it: recovery after losses, statistics, preferences, heuristics, installation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from lua_support import PLUGIN, ROOT, tshark
+from support import read_rows
+
+from dissector.cli import main
+from dissector.pipeline import FrameReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tool("tshark")
+CLEAN = ROOT / "captures" / "clean"
+TROUBLES = {
+    "none": (),
+    "loss 0.5 %": ("--loss", "0.005"),
+    "loss 2 %": ("--loss", "0.02"),
+    "loss 10 %": ("--loss", "0.1"),
+    "starts late": ("--skip-packets", "40"),
+    "duplicates": ("--duplicate", "0.05"),
+}
+
+
+def names(capture: Path, *arguments: str) -> list[str]:
+    """Return the messages that the plugin shows."""
+    text = tshark(capture, "-T", "fields", "-e", "upr.name", *arguments)
+    return [name for line in text.splitlines() for name in line.split(",") if name]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_every_whole_message_is_found(trouble: str, tmp_path: Path) -> None:
+    capture = tmp_path / "a.pcapng"
+    assert main(["generate", "multiplex", "--frames", "1500", *TROUBLES[trouble], "-o", str(capture)]) == 0
+    whole = [row["name"] for row in read_rows(capture, FrameReader) if not row["missing"]]
+    assert sorted(names(capture)) == sorted(whole)
+    assert len(whole) > 1000
+
+
+def test_skipped_bytes_are_shown_once(tmp_path: Path) -> None:
+    capture = tmp_path / "a.pcapng"
+    assert main(["generate", "multiplex", "--frames", "1500", "--loss", "0.1", "-o", str(capture)]) == 0
+    text = tshark(capture, "-Y", "upr.unsynced", "-T", "fields", "-e", "upr.unsynced", "-e", "_ws.expert.message")
+    lines = text.splitlines()
+    assert lines
+    assert all("Bytes skipped" in line for line in lines)
+    assert tshark(capture, "-Y", "upr.expert.snp_02 || upr.expert.seq_01 || upr.expert.flc_01") == ""
+
+
+def test_statistics() -> None:
+    streams = tshark(CLEAN / "multiplex.pcapng", "-q", "-z", "upr,streams").splitlines()
+    connections = tshark(CLEAN / "multiplex.pcapng", "-q", "-z", "upr,connections").splitlines()
+    assert streams[0].split()[:3] == ["connection", "vbucket", "id"]
+    assert len(streams) > 2
+    assert sum(int(line.split()[-4]) for line in connections[1:] if line.split()[-1]) > 100
+    assert " dcp " in connections[1]
+
+
+def test_the_info_column_names_every_message() -> None:
+    text = tshark(CLEAN / "basic.pcapng", "-Y", "frame.number == 19")
+    assert text.rstrip().endswith("stream_request response, snapshot_marker, mutation x7")
+
+
+def test_links_and_state() -> None:
+    fields = (
+        "upr.stream",
+        "upr.snapshot_start",
+        "upr.snapshot_end",
+        "upr.previous_seqno",
+        "upr.outstanding",
+        "upr.window",
+    )
+    arguments = [part for field in fields for part in ("-e", field)]
+    (line,) = tshark(CLEAN / "basic.pcapng", "-Y", "frame.number == 20", "-T", "fields", *arguments).splitlines()
+    stream, start, end, previous, _, window = line.split("\t")
+    assert set(stream.split(",")) == {"18"}
+    assert (set(start.split(",")), set(end.split(","))) == ({"0"}, {"12"})
+    assert previous.split(",") == sorted(previous.split(","), key=int)
+    assert set(window.split(",")) == {"20480"}
+    answers = tshark(
+        CLEAN / "basic.pcapng", "-2", "-Y", "upr.response_in || upr.response_to", "-T", "fields", "-e", "frame.number"
+    )
+    assert len(answers.splitlines()) > 20
+
+
+def test_other_ports_are_recognised_and_11210_can_be_left_alone() -> None:
+    recorded = ROOT / "captures" / "03_noop.pcap"  # on ports 12000 and more
+    assert len(names(recorded)) == len(read_rows(recorded, FrameReader))
+    left = tshark(CLEAN / "basic.pcapng", "-o", "upr.where:leave", "-Y", "upr")
+    assert left == ""
+    beside = tshark(CLEAN / "basic.pcapng", "-o", "upr.where:beside", "-Y", "upr && couchbase")
+    assert len(beside.splitlines()) > 10
+    handed = tshark(CLEAN / "modern.pcapng", "-Y", 'upr.name == "hello" && couchbase')
+    assert len(handed.splitlines()) >= 2
+
+
+def test_checks_can_be_switched_off() -> None:
+    broken = ROOT / "captures" / "broken" / "SEQ-01-repeated.pcapng"
+    assert tshark(broken, "-Y", "upr.expert.seq_01") != ""
+    assert tshark(broken, "-o", "upr.checks:FALSE", "-Y", "upr.expert.seq_01") == ""
+
+
+def test_install_and_uninstall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = ["--plugins", str(tmp_path / "plugins"), "--config", str(tmp_path / "config")]
+    assert main(["lua", "--install", "--profile", *places]) == 0
+    assert f"wrote {tmp_path / 'plugins' / 'upr.lua'}" in capsys.readouterr().out
+    assert (tmp_path / "plugins" / "upr.lua").read_text(encoding="utf-8") == PLUGIN.read_text(encoding="utf-8")
+    assert (tmp_path / "config" / "profiles" / "UPR" / "colorfilters").is_file()
+    assert main(["lua", "--install", *places]) == 0
+    assert "is up to date" in capsys.readouterr().out
+    assert main(["lua", "--uninstall", *places]) == 0
+    assert "removed" in capsys.readouterr().out
+    assert not (tmp_path / "plugins" / "upr.lua").exists()
+    assert main(["lua", "--uninstall", *places]) == 0
+    assert "nothing to remove" in capsys.readouterr().out
+    assert main(["lua", "--profile"]) == 2

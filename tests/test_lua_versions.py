@@ -1,0 +1,94 @@
+"""The plugin runs in every Lua that Wireshark has had, and says the same in each: 5.2 to 4.2, 5.3 and 5.4 since 4.4."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lua_support import PLUGIN, ROOT
+
+from analysis.codegen import lua_rules
+from dissector.pipeline import FrameReader
+
+STUB = Path(__file__).with_name("lua_stub.lua")
+VERSIONS = ("lua52", "lua53", "lua54", "luajit21")
+CAPTURES = (
+    "clean/modern.pcapng",
+    "clean/collections.pcapng",
+    "clean/draft.pcapng",
+    "clean/early-upr.pcapng",
+    "broken/SEQ-01-repeated.pcapng",
+)
+Said = list[tuple[bytes, int | None, int | None]]
+
+
+def frames(name: str) -> list[tuple[bool, bytes]]:
+    """Return the frames of a capture: whether the opener sent it, and its bytes."""
+    from dissector.capture import expand
+
+    found = []
+    reader = FrameReader(expand([str(ROOT / "captures" / name)]))
+    for batch, table in reader.tables():
+        found += [(int(table.side[index]) == 0, bytes(table.data(index))) for index in range(batch.num_rows)]
+    return found
+
+
+def start(version: str) -> Any:
+    runtime = importlib.import_module(f"lupa.{version}").LuaRuntime(encoding=None, unpack_returned_tuples=True)
+    runtime.execute(STUB.read_bytes())
+    runtime.execute(PLUGIN.read_bytes())
+    runtime.execute(b"PROTO.init()")
+    return runtime
+
+
+def said(version: str, conversation: list[tuple[bool, bytes]]) -> Said:
+    """Let a version dissect a conversation, then the same again as a later pass does, then halves of frames."""
+    run = start(version).globals()[b"RUN"]
+    out = [run(data, number, forward, False) for number, (forward, data) in enumerate(conversation, 1)]
+    out += [run(data, number, forward, True) for number, (forward, data) in enumerate(conversation, 1)]
+    out += [run(data[: len(data) // 2], 10_000 + at, forward, False) for at, (forward, data) in enumerate(conversation)]
+    return out
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_every_version_says_the_same(name: str) -> None:
+    conversation = frames(name)
+    first = said(VERSIONS[0], conversation)
+    assert sum(text.count(b"upr.magic") for text, *_ in first) >= 2 * len(conversation)
+    for version in VERSIONS[1:]:
+        for one, other in zip(first, said(version, conversation), strict=True):
+            assert one == other, version
+
+
+def test_a_finding_is_reported() -> None:
+    text = b"\n".join(text for text, *_ in said("lua54", frames("broken/SEQ-01-repeated.pcapng")))
+    assert b"!upr.expert.seq_01 SEQ-01: seqno" in text
+
+
+def test_no_bytes_make_it_fail() -> None:
+    """Frames with bytes changed, cut and swapped: the plugin reads what it can."""
+    dice = random.Random(7)  # noqa: S311 - no secret
+    conversation = frames("clean/modern.pcapng") + frames("clean/sync-writes.pcapng")
+    for version in ("lua52", "lua54"):
+        run = start(version).globals()[b"RUN"]
+        for number in range(1, 1500):
+            forward, data = dice.choice(conversation)
+            changed = bytearray(data)
+            for _ in range(dice.randrange(4)):
+                changed[dice.randrange(len(changed))] = dice.randrange(256)
+            cut = bytes(changed[: dice.randrange(1, len(changed) + 1)])
+            run(cut + dice.choice(conversation)[1], number, forward, False)
+
+
+def test_the_committed_plugin_is_not_stale() -> None:
+    assert PLUGIN.read_text(encoding="utf-8") == lua_rules.render(), "run python -m analysis.codegen"
+
+
+def test_only_what_every_lua_has() -> None:
+    text = PLUGIN.read_text(encoding="utf-8")
+    assert "SPDX-License-Identifier: GPL-2.0-or-later" in text.splitlines()[0]
+    for word in ("bit32", "goto ", "string.unpack", "utf8.", "table.unpack", "math.type"):
+        assert word not in text
