@@ -7,14 +7,17 @@ keeps a file in memory: what is opened is read in the order and amounts that a r
 from __future__ import annotations
 
 import fnmatch
+import glob
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
-from dissector.capture import Input, survey
+from dissector.capture import Input
 from dissector.capture.source import unusable
 from dissector.errors import InputError
 
@@ -82,7 +85,22 @@ def find(names: Sequence[str]) -> list[Address]:
 
 
 def _local(name: str) -> list[Address]:
-    return [Address(each.name, "", str(each.path.absolute())) for each in survey([name]).inputs if each.path]
+    # What exists under the very name is no pattern.
+    names = [name] if os.path.lexists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - as inputs.py
+    if not names:
+        raise InputError(f"{name}: no such file, or no file matches")
+    paths: list[str] = []
+    for each in names:
+        paths += _files_below(each) if Path(each).is_dir() else [each]
+    return [Address(each, "", str(Path(each).absolute())) for each in paths]
+
+
+def _files_below(name: str) -> list[str]:
+    found: list[str] = []
+    for folder, folders, files in os.walk(name):
+        folders.sort()
+        found += [str(Path(folder, file)) for file in sorted(files)]
+    return found
 
 
 def _remote(name: str) -> list[Address]:
@@ -96,14 +114,14 @@ def _remote(name: str) -> list[Address]:
     system = f"{scheme}://{parts.netloc}/" + (f"?{parts.query}" if is_query else "")
     opened, root = _opened(system)
     base = f"{root.rstrip('/')}/{path.lstrip('/')}" if root.strip("/") else path
-    shown = f"{parts.scheme}://{parts.netloc}"
+    shown = f"{parts.scheme}://{_host(parts.netloc)}"
     hidden = len(root.rstrip("/")) if root.strip("/") else 0
     try:
         paths = _paths(opened, base)
     except OSError as error:
-        raise unusable(name, error) from error
+        raise unusable(shown + path, error) from error
     if not paths:
-        raise InputError(f"{name}: no such file, or no file matches")
+        raise InputError(f"{shown}{path}: no such file, or no file matches")
     return [Address(shown + each[hidden:], system, each) for each in paths]
 
 
@@ -130,8 +148,15 @@ def _opened(system: str) -> tuple[Any, str]:
     try:
         opened, root = fs.FileSystem.from_uri(system)
     except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"{system.partition('?')[0]}: no file system opens this: {error}") from error
+        parts = urlsplit(system)
+        said = str(error).replace(parts.netloc, _host(parts.netloc))
+        raise InputError(f"{parts.scheme}://{_host(parts.netloc)}: no file system opens this: {said}") from error
     return opened, root
+
+
+def _host(netloc: str) -> str:
+    """Return the part of an address that may be shown: no user, no password."""
+    return netloc.rpartition("@")[2]
 
 
 def _system(system: str) -> Any:

@@ -25,12 +25,12 @@ def map_in_arrow(frame: DataFrame, function: BatchFunction, schema: StructType) 
     if importlib.util.find_spec("pandas") is not None:
         return frame.mapInArrow(function, schema)
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame  # noqa: PLC0415 - an optional dependency
-    from pyspark.sql.pandas.functions import vectorized_udf  # noqa: PLC0415
+    from pyspark.sql.udf import UserDefinedFunction  # noqa: PLC0415
     from pyspark.util import PythonEvalType  # noqa: PLC0415
 
     classic = cast("Any", frame)
-    made = vectorized_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF, "pandas")
-    column = made(*[classic[name] for name in classic.columns])
+    mapped = UserDefinedFunction(function, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = mapped(*[classic[name] for name in classic.columns])
     return ClassicDataFrame(classic._jdf.mapInArrow(column._jc, False, None), classic.sparkSession)
 
 

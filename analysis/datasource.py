@@ -3,7 +3,7 @@
 Knows how Spark asks for partitions and batches; must not know formats or protocols. A data source can't shuffle, so
 every file stands alone here, read from its beginning to its end by one task: what a connection said in the file before
 is not known. With ``joined`` one task reads all files as one run. Where files are large, or connections go on from file
-to file, :func:`analysis.archive.read_frames` gives the rows of the whole run with as many tasks as there are.
+to file, :func:`analysis.distributed.read_frames` gives the rows of the whole run with as many tasks as there are.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class UprReader(DataSourceReader):
         if "splitbytes" in given:
             raise UsageError(
                 "option splitBytes: a data source can't put connections together again; "
-                "analysis.archive.read_frames(spark, paths, Reading(split_bytes=...)) reads files in parts"
+                "analysis.distributed.read_frames(spark, paths, Reading(split_bytes=...)) reads files in parts"
             )
 
     def partitions(self) -> Sequence[Captures]:

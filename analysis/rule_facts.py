@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.rules import RULES, Rule
+from analysis.rules import GLOBAL_RULES, RULES, Rule
 from analysis.rules.model import REASONS, Check
 from analysis.rules.parts import PARTS, TABLES
 from dissector.errors import UsageError
@@ -37,6 +37,8 @@ GROUPS = {
     "XCN": "across connections",
 }
 _ALL = ("RULE", "RULES")
+#: Those that check a capture, and those that only an archive is checked against.
+ALL: tuple[Rule, ...] = (*RULES, *GLOBAL_RULES)
 
 
 @cache
@@ -49,13 +51,13 @@ def examples() -> dict[str, Facts]:
     return found
 
 
-def groups(rules: Sequence[Rule] = RULES) -> list[str]:
+def groups(rules: Sequence[Rule] = ALL) -> list[str]:
     """Return the groups that there are, in their order."""
     there = dict.fromkeys(rule.group for rule in rules)
     return sorted(there, key=lambda group: [*GROUPS].index(group) if group in GROUPS else len(GROUPS))
 
 
-def ordered(rules: Sequence[Rule] = RULES) -> tuple[Rule, ...]:
+def ordered(rules: Sequence[Rule] = ALL) -> tuple[Rule, ...]:
     """Return rules by group and number."""
     places = {group: at for at, group in enumerate(groups(rules))}
     return tuple(sorted(rules, key=lambda rule: (places[rule.group], rule.id)))

@@ -85,7 +85,7 @@ def _grouped(file: Path) -> bool:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Deal all Spark tests to one worker, for ``--dist loadgroup``.
 
-    pytest-xdist 3.8 tells its scheduler of groups through the ids of tests, and pytest 9.2 no longer lets it change them.
+    pytest-xdist 3.8 tells its scheduler of groups through the ids of tests; pytest 9.2 no longer lets it change them.
     """
     if config.getvalue("dist") != "loadgroup":
         return None

@@ -8,13 +8,14 @@ Must not know where frames come from, nor any rule.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from analysis.archive.mapping import map_in_arrow
 from analysis.archive.tables import FINDINGS
+from analysis.arrow_map import map_in_arrow, spark_schema
 from analysis.checker import MAX_FINDINGS, Checker
 from analysis.context import COLUMNS
 from analysis.formats import row_of
@@ -47,7 +48,7 @@ def outcomes(frames: DataFrame, rules: Sequence[Rule] = RULES, *, limit: int = M
     """Check frames that have a column ``ring``; return findings and tallies, see :data:`OUTCOMES`."""
     wanted = frames.select("ring", *sorted(COLUMNS))
     ordered = wanted.repartition("ring", "connection").sortWithinPartitions("ring", "frame")
-    return map_in_arrow(ordered, checks([rule.id for rule in rules], limit), OUTCOMES)
+    return map_in_arrow(ordered, checks([rule.id for rule in rules], limit), spark_schema(OUTCOMES))
 
 
 def checks(rules: Sequence[str], limit: int = MAX_FINDINGS) -> Callable[[Batches], Batches]:
@@ -76,7 +77,7 @@ def parts(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     encoded = batch.column("ring").dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in itertools.pairwise(bounds):
         if end > begin:
             yield encoded.dictionary[codes[begin]].as_py(), batch.slice(begin, end - begin)
 

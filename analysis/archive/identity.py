@@ -33,7 +33,7 @@ from (
   select {", ".join(VERSION)}, count(*) as seen, branch is not null and coalesce({_DIFFERS}, false) as differs
   from {{versions}} group by {", ".join(VERSION)}
 ) group by bucket, vbucket, branch
-"""
+"""  # noqa: S608 - names of this program
 _PROOF = """
 select /*+ broadcast(r) */ v.*, r.violated, r.last_seqno from {versions} v join {roots} r
   on v.bucket = r.bucket and v.vbucket = r.vbucket and v.branch = r.branch

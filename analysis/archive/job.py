@@ -17,11 +17,11 @@ from analysis.archive import identity, manifest, staging, store, watching
 from analysis.archive.checking import findings_of, outcomes
 from analysis.archive.ingest import RESULT, ingests
 from analysis.archive.manifest import Entry, Manifest
-from analysis.archive.mapping import map_in_arrow, spark_schema
 from analysis.archive.parts import uncover
 from analysis.archive.rings import Capture, find, rings
 from analysis.archive.summing import summary
 from analysis.archive.tables import ACROSS, CONNECTIONS, FINDINGS, FRAMES, QUARANTINE, SUMMARY
+from analysis.arrow_map import map_in_arrow, spark_schema
 from analysis.checker import MAX_FINDINGS
 from analysis.rules import GLOBAL_RULES, RULES
 from dissector import __version__
@@ -35,9 +35,13 @@ if TYPE_CHECKING:
 
     from analysis.archive.rings import Ring
 
-_TALLIES = "ring string, rule string, checked bigint, violated bigint, unlisted bigint, " + (
+_TALLIES = (
+    "ring string, rule string, checked bigint, violated bigint, unlisted bigint, "
     "unknown array<struct<reason: string, count: bigint>>"
 )
+
+#: Small rings share a task until it has so much to read.
+_TASK_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
@@ -70,7 +74,7 @@ def run(
         before = manifest.read(archive)
         made_by = _made_by(chosen, separate=separate)
         known = [each for entry in before.rings.values() for each in entry.captures]
-        there = rings(_still(captures, before, known, redo=made_by != before.made_by), separate=separate)
+        there = rings(_still(captures, known, redo=made_by != before.made_by), separate=separate)
         changed = [ring for ring in there if made_by != before.made_by or not _held(before, ring)]
         outcome = Outcome(archive, before, [ring.id for ring in changed], recovered=recovered)
         if changed:
@@ -86,7 +90,7 @@ def run(
     return outcome
 
 
-def _still(given: Sequence[Capture], before: Manifest, known: Sequence[Capture], *, redo: bool) -> list[Capture]:
+def _still(given: Sequence[Capture], known: Sequence[Capture], *, redo: bool) -> list[Capture]:
     """Add to the given captures those of their rings, or of all, that were read before and are still there."""
     found = {each.path: each for each in given}
     touched = {str(Path(path).parent) for path in found}
@@ -95,7 +99,6 @@ def _still(given: Sequence[Capture], before: Manifest, known: Sequence[Capture],
             now = Capture.of(each.path)
             if now is not None:
                 found[each.path] = now
-    del before
     return list(found.values())
 
 
@@ -129,9 +132,12 @@ def _add(
 
 
 def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: Options) -> dict[str, Entry]:
-    shared = spark.sparkContext.broadcast(changed)
-    numbers = spark.range(0, len(changed), 1, len(changed))
-    results = map_in_arrow(numbers, ingests(folder, lambda: shared.value, options), RESULT).collect()
+    size = sum(ring.size for ring in changed)
+    tasks = min(len(changed), max(2 * spark.sparkContext.defaultParallelism, size // _TASK_BYTES))
+    # They come largest first, and a task gets neighbours: deal them out like cards.
+    shared = spark.sparkContext.broadcast([ring for task in range(tasks) for ring in changed[task::tasks]])
+    numbers = spark.range(0, len(changed), 1, tasks)
+    results = map_in_arrow(numbers, ingests(folder, lambda: shared.value, options), spark_schema(RESULT)).collect()
     places = {ring.id: ring for ring in changed}
     entries: dict[str, Entry] = {}
     for row in results:
@@ -165,27 +171,21 @@ def _compare(spark: SparkSession, archive: Path, before: Manifest) -> Manifest:
         broken = roots.where("violated > 0").orderBy("bucket", "vbucket", "branch").limit(MAX_FINDINGS)
         if broken.head(1):
             store.write_findings(identity.findings(frames, connections, broken), folder, ACROSS)
-        store.write(summary(_tally(roots), store.read(spark, folder, FINDINGS)), folder, SUMMARY)
+        store.write(summary(_tally(roots, broken), store.read(spark, folder, FINDINGS)), folder, SUMMARY)
     after = dataclasses.replace(before, across=staging.staged(folder), across_of=_state(before))
     staging.commit(archive, folder, before.across, after)
     return after
 
 
-def _tally(roots: DataFrame) -> DataFrame:
+def _tally(roots: DataFrame, broken: DataFrame) -> DataFrame:
     """Sum branches up to the tally of their rule."""
     spark = roots.sparkSession
-    row = roots.selectExpr(
-        "coalesce(sum(checked), 0L)",
-        "coalesce(sum(undecided), 0L)",
-        "coalesce(sum(violated), 0L)",
-        f"coalesce(sum(case when place > {MAX_FINDINGS} then violated end), 0L)",
-    ) if "place" in roots.columns else roots.selectExpr(
-        "coalesce(sum(checked), 0L)", "coalesce(sum(undecided), 0L)", "coalesce(sum(violated), 0L)", "0L"
-    )
-    checked, undecided, violated, unlisted = row.collect()[0]
+    names = ("checked", "undecided", "violated")
+    checked, undecided, violated = roots.selectExpr(*(f"coalesce(sum({name}), 0L)" for name in names)).collect()[0]
+    listed = broken.selectExpr("coalesce(sum(violated), 0L)").collect()[0][0]
     unknown = [("setup", undecided)] if undecided else []
     return spark.createDataFrame(
-        [(ACROSS, identity.RULE.id, checked + undecided, violated, unlisted, unknown)], _TALLIES
+        [(ACROSS, identity.RULE.id, checked + undecided, violated, violated - listed, unknown)], _TALLIES
     )
 
 
@@ -214,6 +214,3 @@ def _state(contents: Manifest) -> str:
     """Return what tells whether the rings are still the same."""
     text = repr((contents.made_by, sorted((name, entry.captures) for name, entry in contents.rings.items())))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-__all__ = ["Outcome", "run", "spark_schema"]

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis.archive.rings import Capture, Ring
 from dissector.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAME = "manifest.json"
 FORM = 1
@@ -65,7 +67,7 @@ class Manifest:
                 raise UsageError(f"{name}: of a form that this release does not know; choose another folder")
             entries = {key: _entry(entry) for key, entry in document["rings"].items()}
             return cls(document["made_by"], entries, document["across"], document["across_of"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{name}: is no manifest of an archive") from error
 
 

@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.archive import manifest
@@ -22,6 +21,7 @@ from dissector.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from analysis.archive.manifest import Manifest
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from analysis.archive.mapping import spark_schema
 from analysis.archive.tables import FINDINGS, TABLES, whole_schema
+from analysis.arrow_map import spark_schema
 from analysis.formats import row_of
 from dissector.errors import InputError
 from dissector.summary.schema import table_of

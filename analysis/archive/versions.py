@@ -34,16 +34,17 @@ _NO_VALUE = sum(flag.value for flag in enums.OPEN_FLAGS.members if flag.name.sta
 _SNAPPY, _XATTR = 0x02, 0x04
 
 # A log holds for the messages of its stream: same opaque, from the granted request to the next one. An opaque that
-# several vbuckets share tells no stream.
+# several vbuckets share tells no stream, and is left out before it could be joined with all of their messages.
+_SHARED = """
+select ring, connection, opaque from {frames}
+where name = 'stream_request' and not response and vbucket is not null
+group by ring, connection, opaque having count(distinct vbucket) > 1
+"""
 _LOGS = """
 select ring, connection, direction, opaque, frame as log_frame, failover_log as log,
   lead(frame) over (partition by ring, connection, direction, opaque order by frame) as next_frame
-from {frames} where name = 'stream_request' and response and status = 0 and failover_log is not null
-"""
-_SHARED = """
-select ring, connection, opaque, true as shared from {frames}
-where name = 'stream_request' and not response and vbucket is not null
-group by ring, connection, opaque having count(distinct vbucket) > 1
+from {frames} left anti join {shared} using (ring, connection, opaque)
+where name = 'stream_request' and response and status = 0 and failover_log is not null
 """
 _OPENS = """
 select ring, connection, max(open_flags) as open_flags from {frames}
@@ -51,7 +52,7 @@ where name = 'open' and not response and open_flags is not null group by ring, c
 """
 _SHOWN = f"""
 select coalesce(c.bucket, '') as bucket, f.vbucket, f.by_seqno,
-  case when s.shared then null else get(filter(l.log, e -> e.seqno < f.by_seqno), 0).vbucket_uuid end as branch,
+  get(filter(l.log, e -> e.seqno < f.by_seqno), 0).vbucket_uuid as branch,
   case f.name when 'prepare' then 1 when 'abort' then 2 else 0 end as kind,
   xxhash64(coalesce(f.collection_id, 0L), case when f.collection_id is null then f.key else
     substring(f.key, 2 + int(f.collection_id >= 128) + int(f.collection_id >= 16384)
@@ -63,23 +64,24 @@ select coalesce(c.bucket, '') as bucket, f.vbucket, f.by_seqno,
   f.item_flags,
   case when f.name = 'mutation' then f.expiration end as expiration,
   case when f.name = 'prepare' then f.durability_level end as durability_level,
-  case when f.name = 'mutation' and f.value_length > 0 and f.datatype & {_SNAPPY | _XATTR} = 0
-    then f.value_hash end as plain_value,
-  case when f.name = 'mutation' and f.datatype & {_SNAPPY | _XATTR} = {_XATTR} and o.open_flags & {_NO_VALUE} = 0
+  case when f.name = 'mutation' and f.value_length > 0 and coalesce(f.nmeta, 0) = 0
+    and f.datatype & {_SNAPPY | _XATTR} = 0 then f.value_hash end as plain_value,
+  case when f.name = 'mutation' and coalesce(f.nmeta, 0) = 0
+    and f.datatype & {_SNAPPY | _XATTR} = {_XATTR} and o.open_flags & {_NO_VALUE} = 0
     then f.value_hash end as xattr_value,
   f.ring, f.connection, f.direction, f.frame, f.capture, f.packet_first, f.packet_last, f.time_ns, f.start_offset
 from {{frames}} f
   left join {{connections}} c on c.ring = f.ring and c.connection = f.connection
   left join {{opens}} o on o.ring = f.ring and o.connection = f.connection
-  left join {{shared}} s on s.ring = f.ring and s.connection = f.connection and s.opaque = f.opaque
   left join {{logs}} l on l.ring = f.ring and l.connection = f.connection and l.direction = f.direction
     and l.opaque = f.opaque and l.log_frame < f.frame and (l.next_frame is null or f.frame < l.next_frame)
 where f.name in {_DOCUMENTS!r} and not f.response and f.missing = 0 and f.by_seqno is not null
-"""
+"""  # noqa: S608 - names of this program
 
 
 def versions(frames: DataFrame, connections: DataFrame) -> DataFrame:
     """Return the versions that frames show."""
     spark = frames.sparkSession
-    logs, shared, opens = (spark.sql(text, frames=frames) for text in (_LOGS, _SHARED, _OPENS))
-    return spark.sql(_SHOWN, frames=frames, connections=connections, logs=logs, shared=shared, opens=opens)
+    shared = spark.sql(_SHARED, frames=frames)
+    logs, opens = spark.sql(_LOGS, frames=frames, shared=shared), spark.sql(_OPENS, frames=frames)
+    return spark.sql(_SHOWN, frames=frames, connections=connections, logs=logs, opens=opens)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _INTRODUCTION = """\
 <!-- Generated from analysis/rules/ by `make docs`. -->
 
-`uprscope check CAPTURE` checks these rules; `uprscope explain SEQ-01` shows one of them. Ids are stable.
+`uprscope check CAPTURE` checks these rules; `uprscope explain SEQ-01` shows one of them. Ids are stable. Rules of the
+group XCN look from one connection at another: `uprscope archive` checks them (docs/spark.md).
 
 A rule looks at the rows of a table that is made of the frames, such as every item of a stream together with the item
 before it. For each row it **holds**, is **violated**, or is **unknown**: what the capture does not tell is never a

@@ -22,6 +22,7 @@ TABLES = {
     "sent": "every message that counts for flow control, with what was outstanding before it",
     "acks": "every buffer ack, with what had been received and given back before it",
     "stalls": "every time that something came back, or the capture ended, while a producer's window was full",
+    "versions": "every seqno of a vbucket's branch that was seen more than once, in all captures of an archive",
     "rests": "every producer's last rest, or the first one at which much was left that was never given back",
 }
 

@@ -49,7 +49,9 @@ OF_FRAME: tuple[Generated, ...] = (
     Generated("opaque_swapped", "uint32", "Opaque, little-endian", _WORDS["opaque_swapped"], "DEC"),
     Generated("value_length", "uint32", "Value length", _WORDS["value_length"], "DEC"),
     Generated("flow_bytes", "uint32", "Counted bytes", _WORDS["flow_bytes"], "DEC"),
-    Generated("missing", "uint32", "Missing bytes", _WORDS.get("missing", "bytes of the frame that are not there"), "DEC"),
+    Generated(
+        "missing", "uint32", "Missing bytes", _WORDS.get("missing", "bytes of the frame that are not there"), "DEC"
+    ),
     Generated("framing", "bytes", "Framing extras", "framing extras as they stand on the wire"),
     Generated("frame_info", "string", "Frame info", "name of an object of the framing extras"),
     Generated("extras", "bytes", "Extras", "extras that no layout describes"),
@@ -75,7 +77,9 @@ OF_STATE: tuple[Generated, ...] = (
     Generated("connection_name", "string", "Connection name", "name that the open message gave the connection"),
     Generated("role", "string", "Sender", "producer or consumer: the part that the sender plays"),
     Generated("era", "string", "Era", "oldest release that can have sent what was seen on the connection"),
-    Generated("stream", "framenum", "Stream request in", "packet of the request that this stream goes back to", "REQUEST"),
+    Generated(
+        "stream", "framenum", "Stream request in", "packet of the request that this stream goes back to", "REQUEST"
+    ),
     Generated("snapshot", "framenum", "Snapshot marker in", "packet of the marker that is in force", "NONE"),
     Generated("snapshot_start", "uint64", "Snapshot start", "start of the snapshot in force", "DEC"),
     Generated("snapshot_end", "uint64", "Snapshot end", "end of the snapshot in force", "DEC"),

@@ -7,17 +7,39 @@ with decimal escapes.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    Literal = str | int | bool | None | Sequence["Literal"] | Mapping[str | int, "Literal"]
+    Literal = Any  #: None, a truth value, a number, a text, or a list or mapping of such
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _KEYWORDS = frozenset(
-    "and break do else elseif end false for function goto if in local nil not or repeat return then true until "
-    "while".split()
+    [
+        "and",
+        "break",
+        "do",
+        "else",
+        "elseif",
+        "end",
+        "false",
+        "for",
+        "function",
+        "goto",
+        "if",
+        "in",
+        "local",
+        "nil",
+        "not",
+        "or",
+        "repeat",
+        "return",
+        "then",
+        "true",
+        "until",
+        "while",
+    ]
 )
 _EXACT = 1 << 53
 

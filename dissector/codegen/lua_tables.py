@@ -1,7 +1,7 @@
 """The spec as Lua tables: what the runtime of the Wireshark plugin reads. No code, and nothing that is not in the spec.
 
-Messages refer to shapes, shapes to layouts, layouts to parts (declared fields), each by its number, so that what several
-messages share is written once. The order is that of the spec, so the file changes only where the spec does.
+Messages refer to shapes, shapes to layouts, layouts to parts (declared fields), each by its number, so that what
+several messages share is written once. The order is that of the spec, so the file changes only where the spec does.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Tables:
 
     def layout(self, layout: Layout) -> int:
         """Return the number of a layout."""
-        row = {
+        row: dict[str, Any] = {
             "name": layout.name,
             "size": layout.extras_size,
             "value_size": layout.value_size,
@@ -92,7 +92,7 @@ class Tables:
             "version": layout.version,
             "note": layout.note,
         }
-        key = (layout.name, tuple(row["extras"]), tuple(row["value"]), layout.version, layout.note)  # type: ignore[arg-type]
+        key = (layout.name, tuple(row["extras"]), tuple(row["value"]), layout.version, layout.note)
         return self.layouts.number(key, row)
 
     def shape(self, shape: Shape | None) -> int | None:
@@ -174,8 +174,8 @@ def render() -> str:
     sections = [
         lua_source.keyed("LIMITS", _limits(), "numbers of the protocol"),
         lua_source.keyed("MAGICS", _magics(), "first bytes"),
-        lua_source.keyed("NAMES", made.names, "numbers with names"),  # type: ignore[arg-type]
-        lua_source.keyed("FLAGS", made.flags, "bits with names"),  # type: ignore[arg-type]
+        lua_source.keyed("NAMES", made.names, "numbers with names"),
+        lua_source.keyed("FLAGS", made.flags, "bits with names"),
         lua_source.rows(
             "STATUS_RANGES",
             ([family.low, family.high, family.name] for family in enums.STATUS_RANGES),
@@ -193,7 +193,9 @@ def render() -> str:
         lua_source.keyed("CONTROLS", _controls(), "control parameters: values or a pattern of Lua's"),
         lua_source.rows("FORMS", _forms(), "what requests prove about dialect and era"),
         lua_source.keyed("DEFECTS", _defects(), "what can be wrong with one frame"),
-        lua_source.rows("FIELDS", listed.rows(), "the fields of Wireshark: name, type, title, base, names, mask, words"),
+        lua_source.rows(
+            "FIELDS", listed.rows(), "the fields of Wireshark: name, type, title, base, names, mask, words"
+        ),
     ]
     return "\n".join(sections)
 
@@ -264,12 +266,15 @@ def _forms() -> list[Any]:
 
 
 def _controls() -> dict[str, Any]:
-    return {key.name: _pattern(key.pattern) for key in registry.CONTROL_BY_NAME.values()}
+    return {
+        key.name: {**_pattern(key.pattern), "since": release(key.since) or None}
+        for key in registry.CONTROL_BY_NAME.values()
+    }
 
 
 def _pattern(expression: str) -> dict[str, Any]:
     """Return a regular expression of the control table as a set of words or as a pattern of Lua's."""
-    patterns = {
+    patterns: dict[str, dict[str, Any]] = {
         r"\d{1,10}": {"pattern": "^%d+$", "most": 10},
         r"\d+(\.\d+)?": {"pattern": "^%d+%.?%d*$", "last": "%d$"},
         r".+": {"pattern": "^[^\n]+$"},
