@@ -89,6 +89,25 @@ for _, opcodes in pairs(OPCODES) do
   end
 end
 local DCP = OPCODES.dcp
+local OPCODE = {}
+for opcode, message in pairs(DCP) do
+  OPCODE[message.name] = opcode
+end
+local HELLO, OPEN, ADD_STREAM, CLOSE_STREAM = OPCODE.hello, OPCODE.open, OPCODE.add_stream, OPCODE.close_stream
+local STREAM_REQUEST, FAILOVER_LOG, NOOP = OPCODE.stream_request, OPCODE.get_failover_log, OPCODE.noop
+local SNAPSHOT_MARKER, VBUCKET_STATE = OPCODE.snapshot_marker, OPCODE.set_vbucket_state
+local BUFFER_ACK, CONTROL, MUTATION = OPCODE.buffer_ack, OPCODE.control, OPCODE.mutation
+
+-- Opcodes whose frames can tell a dialect or change what is negotiated.
+local TELLING = { [HELLO] = true }
+for opcode, message in pairs(DCP) do
+  TELLING[opcode] = message.dialect == "dcp" or nil
+end
+for opcode in pairs(DRAFT_OPCODES) do
+  TELLING[opcode] = true
+end
+TELLING[HELLO] = true
+
 local SIBLING = { upr = "dcp", dcp = "upr" }
 
 -- The same request or answer as the other one of upr and dcp has it.
@@ -228,6 +247,9 @@ local function learn(dialect, prefix, body)
   end
   local pushed = head.drafted or not head.response
   head.kind = pushed and head.upr and KINDS[head.name] or nil
+  head.refused = head.status and head.status ~= 0
+  head.hello = opcode == HELLO
+  head.telling = TELLING[opcode]
   head.flow = not head.response and spec and spec.flow or nil
   head.plain = is_plain(head)
   if head.plain then

@@ -1,4 +1,9 @@
 ---------------------------------------------------------------- which bytes can be a header
+
+-- What the other parts use; everything else is private to this one.
+local legal, search, is_ours, body_limit, starts
+
+do
 -- Everything here is a function of the bytes alone, so that every pass over a capture comes to the same answer.
 
 -- By opcode and extras length, what a request may have: lists of key rule and value rule.
@@ -29,10 +34,10 @@ local function allows(rule, size)
   return rule == "may" or (rule == "must") == (size > 0)
 end
 
-local body_limit = LIMITS.body -- a preference
+body_limit = LIMITS.body -- a preference
 
 -- The length of the frame whose strictly legal header starts at place p; nil when it is none. At least 24 bytes are there.
-local function legal(s, p)
+function legal(s, p)
   local m, opcode, k1, k2, extras, datatype, n1, n2, b1, b2, b3, b4 = byte(s, p, p + 11)
   local magic = MAGICS[m]
   if not b4 or not magic or datatype > FLAGS.datatype.all then
@@ -70,6 +75,29 @@ end
 
 local LONE_FRAME = 1048576 -- a header that nothing can confirm is believed up to this length
 
+-- The length of the frame whose header at place p would do where one must be: a magic, and lengths that fit together.
+local function plausible(s, p)
+  local m, _, k1, k2, extras, _, _, _, b1, b2, b3, b4 = byte(s, p, p + 11)
+  local magic = MAGICS[m]
+  if not b4 or not magic then
+    return nil
+  end
+  local body = u32(b1, b2, b3, b4)
+  local parts = extras + (magic.flexible and k1 + k2 or k1 * 256 + k2)
+  return parts <= body and body <= LIMITS.body and body + HEADER or nil
+end
+
+-- Whether the very first bytes of a direction start with a header, of which the next one decides where it is not legal.
+function starts(s)
+  if #s < HEADER then
+    return MAGICS[byte(s, 1)] ~= nil
+  elseif legal(s, 1) then
+    return true
+  end
+  local total = plausible(s, 1)
+  return total ~= nil and (total == #s or (total + HEADER <= #s and plausible(s, total + 1) ~= nil))
+end
+
 -- How many headers in a row are legal from place p on, up to what is wanted; 0 when something speaks against them.
 local function chain(s, p, wanted)
   local length, count = #s, 0
@@ -79,7 +107,7 @@ local function chain(s, p, wanted)
     elseif p > length then
       return count
     elseif p + HEADER - 1 > length then
-      return MAGICS[byte(s, p)] and count or 0
+      return MAGICS[byte(s, p)] and wanted or 0
     end
     local total = legal(s, p)
     if not total then
@@ -91,14 +119,14 @@ local function chain(s, p, wanted)
   return count
 end
 
--- Whether a header at place p can be believed where none is known to start.
-local function believable(s, p)
+-- Whether a header at place p can be believed where none is known to start. `cut`: nothing behind the bytes will come.
+local function believable(s, p, cut)
   local total = legal(s, p)
   if not total then
     return false
   end
   local count = chain(s, p, LIMITS.confirm)
-  return count > 1 or (count == 1 and total < LONE_FRAME)
+  return count > 1 or (count == 1 and not cut and total < LONE_FRAME)
 end
 
 local MAGIC_SET = "["
@@ -109,9 +137,12 @@ for m = 0, 255 do
 end
 MAGIC_SET = MAGIC_SET:gsub("%%([\128-\255\001-\031])", "%1") .. "]"
 
--- Search from place p on. Returns the place of a header, or nil and the place of a last few bytes that may begin one.
-local function search(s, p)
+-- Search from place p on; a packet that was cut may start with a header whose frame goes beyond it. Returns the place of a header, or nil and the place of a last few bytes that may begin one.
+function search(s, p, cut)
   local length = #s
+  if cut and p == 1 and length >= HEADER and (legal(s, 1) or 0) > length then
+    return 1
+  end
   while true do
     p = find(s, MAGIC_SET, p)
     if not p then
@@ -122,7 +153,7 @@ local function search(s, p)
       if not opcode or KNOWN_OPCODES[opcode] then
         return nil, p
       end
-    elseif believable(s, p) then
+    elseif believable(s, p, cut) then
       return p
     end
     p = p + 1
@@ -130,7 +161,7 @@ local function search(s, p)
 end
 
 -- Whether a tvb of an unknown connection is one of ours: headers from its first byte on, or some in a row further in.
-local function is_ours(s)
+function is_ours(s)
   if #s < HEADER then
     return false
   end
@@ -158,4 +189,6 @@ local function is_ours(s)
     end
     p = p + 1
   end
+end
+
 end

@@ -1,5 +1,9 @@
 ---------------------------------------------------------------- one frame: parts, fields, defects
 
+-- What the other parts use; everything else is private to this one.
+local unsnappy, R, field_value, examine, check_document, ZERO_CAS
+
+do
 -- JSON, as strictly as the documents ask for it; only the messages whose value must be JSON are held to it.
 local function is_json(s)
   local p, depth, limit = 1, 0, 200
@@ -109,7 +113,7 @@ local function is_json(s)
 end
 
 -- One raw snappy block; nil and a defect when it is none.
-local function unsnappy(s, limit)
+function unsnappy(s, limit)
   local size, p, shift = 0, 1, 1
   while true do
     local b = byte(s, p)
@@ -209,7 +213,7 @@ local function collection_of(key)
 end
 
 -- What examine found out about the frame that it looked at last. One table for all frames: nothing is kept.
-local R = { parts = {}, at = {}, defects = {}, details = {}, infos = {} }
+R = { flaws = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, infos = {} }
 
 local function report(defect, detail)
   local n = R.flaws + 1
@@ -404,7 +408,7 @@ local function check_presence(head, shape, layout, key, value)
   end
 end
 
-local ZERO_CAS = string.rep("\0", 8)
+ZERO_CAS = string.rep("\0", 8)
 
 local function check_header(head, shape, s, p)
   if not head.drafted then
@@ -424,7 +428,7 @@ local function check_header(head, shape, s, p)
   end
 end
 
-local function field_value(s, p, name)
+function field_value(s, p, name)
   for i = 1, R.fields do
     if R.parts[i].name == name then
       return number_at(s, p + R.at[i], R.parts[i].size)
@@ -501,7 +505,7 @@ local function check_metadata(s, p, at, stop)
 end
 
 -- Look at the frame at place p (from 1) of s, of which `have` bytes are there: fills R. No bytes make it raise.
-local function examine(head, collections, s, p, body, have)
+function examine(head, collections, s, p, body, have)
   R.flaws, R.fields, R.infos, R.layout = 0, 0, {}, nil
   R.collection, R.collection_size, R.nmeta = nil, 0, 0
   local spec, shape = head.spec, head.shape
@@ -603,4 +607,59 @@ local function examine(head, collections, s, p, body, have)
   elseif kind == "JSON" and value > 0 and complete and not is_json(sub(s, p + value_at, p + stop - 1)) then
     report("json-invalid", "the value is not JSON")
   end
+end
+
+-- What is wrong with the xattr section of a value: where the document starts, or nil.
+local function check_xattrs(plain)
+  local stop = #plain >= 4 and 4 + number_at(plain, 1, 4)
+  if not stop or stop > #plain then
+    report("xattr-invalid", "the section does not fit")
+    return 0
+  end
+  local at = 4
+  while at < stop do
+    local size = at + 4 <= stop and number_at(plain, at + 1, 4)
+    at = at + 4
+    local pair = size and sub(plain, at + 1, at + size) or ""
+    local zero = find(pair, "\0", 1, true)
+    if not size or at + size > stop or not zero or zero == #pair or byte(pair, #pair) ~= 0 then
+      report("xattr-invalid", "a pair does not add up")
+      break
+    end
+    at = at + size
+  end
+  return stop
+end
+
+-- Look into a whole document: snappy, xattrs, JSON. Returns how many defects were found.
+function check_document(head, s, p, body, examined)
+  if not head.shape or head.shape.body ~= "document" then
+    return 0
+  end
+  if not examined then
+    R.flaws, R.value_at, R.nmeta = 0, HEADER + head.extras + head.key, 0
+  end
+  local before = R.flaws
+  local stop = HEADER + body - (R.nmeta <= HEADER + body - R.value_at and R.nmeta or 0)
+  local plain = sub(s, p + R.value_at, p + stop - 1)
+  if plain == "" then
+    return 0
+  end
+  if floor(head.datatype / 2) % 2 == 1 then
+    local inflated, defect = unsnappy(plain, LIMITS.body)
+    if not inflated then
+      report(defect, "")
+      return R.flaws - before
+    end
+    plain = inflated
+  end
+  if floor(head.datatype / 4) % 2 == 1 then
+    plain = sub(plain, check_xattrs(plain) + 1)
+  end
+  if head.datatype % 2 == 1 and plain ~= "" and not is_json(plain) then
+    report("json-invalid", "the datatype says JSON, the document is none")
+  end
+  return R.flaws - before
+end
+
 end

@@ -1,0 +1,87 @@
+"""The Wireshark plugin against Wireshark's own couchbase dissector: CPU time in one run, as ratios.
+
+``python bench/lua.py`` makes 300,000 mutations on 20 connections, checks that both read all of them, and then times
+tshark with each, turn by turn; the least of the turns counts, less what tshark takes to start. Results are ratios:
+seconds mean nothing on a machine that has other things to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLUGIN = ROOT / "lua" / "upr.lua"
+LUA = ("-X", f"lua_script:{PLUGIN}")
+#: Name, arguments, whether the plugin is in use, and the most that the ratio should be.
+CONTENDERS: tuple[tuple[str, tuple[str, ...], str, float], ...] = (
+    ("plain, built-in", (), "plain", 1.0),
+    ("plain, checks off", (*LUA, "-o", "upr.checks:FALSE"), "plain", 2.5),
+    ("plain, checks on", LUA, "plain", 3.5),
+    (
+        "-T fields, built-in",
+        ("-T", "fields", "-e", "frame.number", "-e", "couchbase.extras.by_seqno", "-e", "couchbase.opcode"),
+        "fields",
+        1.0,
+    ),
+    (
+        "-T fields, plugin",
+        (*LUA, "-T", "fields", "-e", "frame.number", "-e", "upr.by_seqno", "-e", "upr.opcode"),
+        "fields",
+        3.5,
+    ),
+)
+
+
+def cpu_seconds(command: list[str]) -> float:
+    """Run a command and return its user CPU time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    environment = {**os.environ, "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=environment)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def count(capture: Path, field: str, *arguments: str) -> int:
+    """Return how many mutations a dissector finds."""
+    command = ["tshark", *arguments, "-r", str(capture), "-T", "fields", "-e", field]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return sum(line.split(",").count("0x57") for line in text.splitlines())
+
+
+def main() -> int:
+    """Make the capture, check the results, take turns, print ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frames", type=int, default=300_000)
+    parser.add_argument("--turns", type=int, default=3)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        capture = Path(folder) / "bulk.pcapng"
+        made = ["-m", "dissector", "generate", "bulk", "--frames", str(args.frames), "--connections", "20"]
+        subprocess.run([sys.executable, *made, "-o", str(capture)], check=True, cwd=ROOT)
+        found = count(capture, "upr.opcode", *LUA), count(capture, "couchbase.opcode")
+        if found[0] != found[1]:
+            print(f"the plugin finds {found[0]} mutations, the built-in dissector {found[1]}", file=sys.stderr)
+            return 1
+        start = min(cpu_seconds(["tshark", "-v"]) for _ in range(3))
+        least: dict[str, float] = {}
+        for _ in range(args.turns):
+            for name, arguments, _kind, _goal in CONTENDERS:
+                taken = cpu_seconds(["tshark", *arguments, "-r", str(capture)]) - start
+                least[name] = min(least.get(name, taken), taken)
+    print(f"{found[0]} mutations, {args.turns} turns")
+    base = 1.0
+    for name, _arguments, _kind, goal in CONTENDERS:
+        if goal == 1.0:
+            base = least[name]
+        ratio = least[name] / base
+        print(f"{name:24} {ratio:5.2f}x  goal {goal:.1f}x  {'ok' if ratio <= goal else 'missed'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

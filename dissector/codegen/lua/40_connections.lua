@@ -1,0 +1,194 @@
+---------------------------------------------------------------- connections: dialect, era, roles
+
+-- What the other parts use; everything else is private to this one.
+local REMEMBERED, forced_dialect, connections, connection_list, stream_field,
+  seq_field, ack_field, behind_field, connection_of, side_of, learn_role, feed, since_of, era_name
+
+do
+REMEMBERED = 8192 -- of each kind so many are kept per connection: a hostile capture must not fill the memory
+
+local FORM_OF, DECISIVE = {}, {}
+for _, form in ipairs(FORMS) do
+  if form.decisive then
+    DECISIVE[form.opcode] = true
+  else
+    local key = form.opcode * 256 + form.extras
+    FORM_OF[key] = FORM_OF[key] or {}
+    FORM_OF[key][#FORM_OF[key] + 1] = form
+  end
+end
+
+connections, connection_list = {}, {}
+
+local function set_dialect(c, dialect)
+  if c.dialect ~= dialect then
+    c.dialect, c.heads = dialect, heads_of(dialect)
+    c.label = dialect == "memcached" and "Memcached" or dialect:upper()
+  end
+end
+
+local function new_connection(id, pinfo)
+  local c = {
+    id = id, port = pinfo.src_port, other_port = pinfo.dst_port,
+    first = tostring(pinfo.src), second = tostring(pinfo.dst),
+    weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, settled = forced_dialect ~= nil,
+    hellos = {}, drafts = {}, draft_count = 0,
+    -- by side (1: the sender that was seen first):
+    next = {}, -- place in the TCP stream where the next message starts
+    seen = {}, -- place behind the last byte that was seen
+    unsure = {}, -- bytes were asked for that may be no header
+    packet = {}, -- last packet
+    doubt = { 0, 0 }, -- ordinal of the last frame behind a hole
+  }
+  set_dialect(c, forced_dialect or "memcached")
+  connections[id] = c
+  connection_list[#connection_list + 1] = c
+  return c
+end
+
+
+function connection_of(pinfo)
+  local found = stream_field and stream_field()
+  local id
+  if found then
+    id = found.value
+  else
+    local a, b = tostring(pinfo.src) .. pinfo.src_port, tostring(pinfo.dst) .. pinfo.dst_port
+    id = a < b and a .. b or b .. a
+  end
+  return connections[id] or new_connection(id, pinfo)
+end
+
+function side_of(c, pinfo)
+  if c.port == c.other_port then
+    return tostring(pinfo.src) == c.first and 1 or 2
+  end
+  return pinfo.src_port == c.port and 1 or 2
+end
+
+-- A frame of the opcodes that the draft shares with SET to INCREMENT: SET, unless it cannot be.
+local function feed_draft(c, head, s, p)
+  local spec = DRAFTED[head.opcode * 256 + head.datatype]
+  if not spec then
+    return
+  end
+  local opaque = sub(s, p + 12, p + 15)
+  if not head.response and spec.request then
+    local is_set = head.extras == LIMITS.set_extras and head.key > 0
+    for _, layout in ipairs(spec.request.layouts) do
+      if layout.size == head.extras and not is_set and c.draft_count < REMEMBERED then
+        c.drafts[opaque], c.draft_count = head.number, c.draft_count + 1
+        return
+      end
+    end
+  elseif head.response and spec.push then
+    local answered = head.opcode == LIMITS.draft_response and c.drafts[opaque] == head.number
+    if answered or (head.opcode == LIMITS.draft_stream_message and head.key > 0) then
+      c.form = c.form or "draft"
+    end
+  end
+end
+
+local function feed_hello(c, side, head, s, p, body)
+  local opaque = sub(s, p + 12, p + 15)
+  if not head.response then
+    c.hellos[side .. opaque] = true
+  elseif c.hellos[3 - side .. opaque] and head.number == 0 then
+    c.collections = false
+    local first = p + HEADER + head.framing + head.extras + head.key
+    for at = first, p + HEADER + body - 2, 2 do
+      local high, low = byte(s, at, at + 1)
+      if high and low and high * 256 + low == LIMITS.collections then
+        c.collections = true
+      end
+    end
+  end
+end
+
+function learn_role(c, side, head, s, p)
+  if head.opcode == OPEN and head.extras == LIMITS.open_extras then
+    local flags = byte(s, p + HEADER + head.framing + LIMITS.open_flags_at + 3)
+    -- The flags name the role of the receiver; a notifier is a producer of stream ends alone.
+    if flags then
+      c.producer = band(flags, LIMITS.produces) ~= 0 and 3 - side or side
+    end
+  elseif not c.producer then
+    local sender = head.spec and head.spec.sender
+    if sender == "producer" or head.opcode == ADD_STREAM then
+      c.producer = side
+    elseif sender == "consumer" then
+      c.producer = 3 - side
+    end
+  end
+end
+
+local function feed_upr(c, side, head, s, p)
+  local spec = DCP[head.opcode]
+  local known = head.upr_size
+  if known == nil then
+    known = false
+    for _, layouts in ipairs({ spec.request.layouts, sibling_layouts(spec) }) do
+      for _, layout in ipairs(layouts) do
+        known = known or layout.size == head.extras
+      end
+    end
+    head.upr_size = known
+  end
+  if not known then
+    return
+  end
+  c.weight = c.weight + (DECISIVE[head.opcode] and 2 or 1)
+  local version = byte(s, p + HEADER + head.framing)
+  for _, form in ipairs(FORM_OF[head.opcode * 256 + head.extras] or {}) do
+    if not form.version or form.version == version then
+      c.form = c.form or form.dialect
+    end
+  end
+  learn_role(c, side, head, s, p)
+end
+
+-- What a frame gives away about its connection. Returns true when frames have to be looked at anew.
+function feed(c, side, head, s, p, body)
+  if head.server_push or head.framing + head.extras + head.key > body then
+    return false
+  end
+  local opcode = head.opcode
+  if DRAFT_OPCODES[opcode] and not head.flexible then
+    feed_draft(c, head, s, p)
+  elseif opcode == HELLO then
+    feed_hello(c, side, head, s, p, body)
+  elseif not head.response and DCP[opcode] and DCP[opcode].dialect == "dcp" then
+    feed_upr(c, side, head, s, p)
+  end
+  if c.form and not forced_dialect then
+    c.settled = true
+  end
+  local before = c.dialect
+  set_dialect(c, forced_dialect or c.form or (c.weight >= 2 and "dcp" or "memcached"))
+  return before ~= c.dialect
+end
+
+-- The oldest release that sends requests of this form, as a number: 6.5 is 605.
+function since_of(head, s, p)
+  if head.response or head.drafted or not head.upr then
+    return 0
+  end
+  local since = head.flexible and LIMITS.flexible_since or 0
+  for _, form in ipairs(FORM_OF[head.opcode * 256 + head.extras] or {}) do
+    if form.dialect == "dcp" and (not form.version or form.version == byte(s, p + HEADER + head.framing)) then
+      since = max(since, form.since or 0)
+    end
+  end
+  return since
+end
+
+function era_name(since)
+  if since == 0 then
+    return nil
+  elseif since >= 9900 then
+    return "after 8.0"
+  end
+  return format("%d.%d", floor(since / 100), since % 100)
+end
+
+end
