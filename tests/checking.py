@@ -67,7 +67,7 @@ def captured(conversations: Sequence[Conversation], troubles: Troubles | None = 
 
 def batches_of(source: bytes | Path, chunk: int | None = None) -> list[pa.RecordBatch]:
     """Read a capture."""
-    options = Options(columns=COLUMNS, chunk_bytes=chunk or CHUNK_BYTES)
+    options = Options(columns=COLUMNS.union(_PLACE), chunk_bytes=chunk or CHUNK_BYTES)
     if isinstance(source, Path):
         return list(FrameReader([Input(source.name, source)], options))
     with tempfile.TemporaryDirectory() as folder:
