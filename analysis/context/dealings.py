@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.lives import KEY_BITS, Happenings, Lives, filters, or_else, stream_id_of, stream_key
+from analysis.context.lives import KEY_BITS, Happenings, Lives, filters, or_else, stream_key
 from analysis.context.talks import FEATURE_BITS, GAP, LIMIT, ONE_SIDED, START, Asked, Orphan, bit, control_bit
 from dissector.spec import enums
+from dissector.summary.streams import stream_id_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

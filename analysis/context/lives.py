@@ -5,8 +5,6 @@ Knows granted requests, answers and stream ends as the desk reads them; must not
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from analysis.context.talks import Asked, Talk
 
 KEY_BITS = 33
-_SID = re.compile(r'"sid"\s*:\s*(\d{1,5})\b')
 _MOST_LINKS = 16  #: stream requests that are remembered of one add stream
 _TAKEOVER = 0x01  #: stream flag
 
@@ -49,20 +46,6 @@ def stream_key(connection: int, vbucket: int, stream_id: int, side: int) -> int:
 def or_else(number: int | None, otherwise: int = -1) -> int:
     """Return a number that may be null."""
     return otherwise if number is None else number
-
-
-def stream_id_of(text: str | None) -> int | None:
-    """Return the stream id that a stream request's value asks for."""
-    if not text or '"sid"' not in text:
-        return None
-    try:
-        value = json.loads(text)
-        found = value.get("sid") if isinstance(value, dict) else None
-    except (ValueError, RecursionError):
-        match = _SID.search(text)  # rows keep the first few thousand bytes only
-        found = int(match[1]) if match else None
-    usable = isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= 0xFFFF
-    return found if usable else None
 
 
 def filters(text: str | None) -> bool:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: ``ordinal`` counts rows as they come to the context, from 1; 0 stands for no frame.
 REF = np.dtype(
@@ -43,8 +40,3 @@ class Ref(NamedTuple):
     def of(cls, record: np.void) -> Ref:
         """Make one from an array's element."""
         return cls(*record.tolist())
-
-
-def no_refs(size: int) -> NDArray[np.void]:
-    """Return references to nothing."""
-    return np.zeros(size, REF)

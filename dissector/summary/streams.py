@@ -167,10 +167,10 @@ class Streams:
             stream = Stream(member, 1 - direction, None, None, opaque, row["time_ns"])
             number = self._add(stream)
             if number == _LEFT_OUT:
-                number -= 1 + _key(row["vbucket"], _stream_id(row), 1 - direction)
+                number -= 1 + _key(row["vbucket"], stream_id_of(row["text"]), 1 - direction)
             if number >= 0 or len(memory.pending) < _MAX_PENDING:
                 memory.pending[direction, opaque].append(number)
-        stream.vbucket, stream.stream_id = row["vbucket"], _stream_id(row)
+        stream.vbucket, stream.stream_id = row["vbucket"], stream_id_of(row["text"])
         stream.request_frame = row["frame"]
         stream.draft = row["dialect"] == Dialect.DRAFT.value
         stream.requested = {name: row[name] for name in _REQUESTED}
@@ -351,9 +351,8 @@ def _behind(rows: Longs, key: Longs, streams: Longs, starts: list[_Start]) -> Lo
     return result
 
 
-def _stream_id(row: dict[str, Any]) -> int | None:
+def stream_id_of(text: str | None) -> int | None:
     """Return the stream id that a request asks for: a member of its JSON value."""
-    text = row["text"]
     if not text or '"sid"' not in text:
         return None
     try:
