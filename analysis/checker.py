@@ -73,7 +73,7 @@ class Checker:
     def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
         for name, table in tables:
             for over, checks in self._by_table.get(name, {}).items():
-                mask = PARTS[over][1](table).astype(bool) if over in PARTS else None
+                mask = PARTS[over][1](table).astype(bool, copy=False) if over in PARTS else None
                 part, rows = _narrowed(table, mask)
                 if part.size:
                     for rule, check in checks:
@@ -82,23 +82,28 @@ class Checker:
     def _check(self, rule: Rule, check: Check, table: Table, rows: Mask | None) -> None:
         """Check the rows of a table; ``rows`` tells which, None stands for all."""
         if check.when is not None:
-            wanted = check.when(table).astype(bool)
+            wanted = check.when(table).astype(bool, copy=False)
             table, rows = _narrowed(table, wanted if rows is None else wanted & rows)
         if not table.size:
             return
         tally = self.tallies[rule.id]
-        decided = np.ones(table.size, bool) if rows is None else rows.copy()
-        tally.checked += int(np.count_nonzero(decided))
+        tally.checked += table.size if rows is None else int(np.count_nonzero(rows))
+        decided = rows
         for unknown in check.unknown:
-            doubtful = unknown.when(table).astype(bool) & decided
+            doubtful = unknown.when(table).astype(bool, copy=False)
+            if decided is not None:
+                doubtful = doubtful & decided
             count = int(np.count_nonzero(doubtful))
             if count:
                 tally.unknown[unknown.reason] += count
-                decided &= ~doubtful
-        broken = np.flatnonzero(decided & ~check.holds(table).astype(bool))
-        if len(broken):
-            tally.violated += len(broken)
-            self._report(rule, check, table.take(broken))
+                decided = ~doubtful if decided is None else decided & ~doubtful
+        broken = ~check.holds(table).astype(bool, copy=False)
+        if decided is not None:
+            broken &= decided
+        if broken.any():
+            found = np.flatnonzero(broken)
+            tally.violated += len(found)
+            self._report(rule, check, table.take(found))
 
     def _report(self, rule: Rule, check: Check, table: Table) -> None:
         """Make findings of the rows of a table that were asked for."""

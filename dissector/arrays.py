@@ -43,6 +43,34 @@ def encoded(values: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
     return found.dictionary, found.indices.to_numpy()
 
 
+def valid(column: pa.Array) -> Mask:
+    """Tell which elements are not null."""
+    bits = column.buffers()[0]
+    if bits is None:
+        return np.ones(len(column), bool)
+    end = column.offset + len(column)
+    found = np.unpackbits(np.frombuffer(bits, np.uint8), count=end, bitorder="little")[column.offset :]
+    return found.view(np.bool_)
+
+
+def plain(column: pa.Array, otherwise: int) -> NDArray[Any]:
+    """Return numbers as numpy has them, with another number in place of null."""
+    if not column.null_count:
+        found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return found
+    width = _WIDTHS.get(column.type)
+    if width is None:
+        return np.array([otherwise if each is None else each for each in column.to_pylist()])
+    numbers = np.frombuffer(column.buffers()[1], width)[column.offset : column.offset + len(column)]
+    return np.where(valid(column), numbers, width.type(otherwise))
+
+
+def lengths(column: pa.Array) -> Longs:
+    """Return how many elements each list has; null has none."""
+    found: Longs = np.diff(column.offsets.to_numpy()).astype(np.int64)
+    return np.where(valid(column), found, 0) if column.null_count else found
+
+
 def numeric(kind: pa.DataType, numbers: NDArray[Any], valid: Mask | None = None) -> pa.Array:
     """Return numbers, of whatever width they are now, as an array of a type; null where they are not valid."""
     if kind == pa.bool_():

@@ -81,6 +81,7 @@ class _Batch:
         self.objects: dict[str, dict[int, Any]] = {name: {} for name in (*_LISTS, "defects")}
         self.names: list[str] = []
         self.name = np.zeros(self.size, np.int64)
+        self.unasked = np.zeros(self.size, bool)  #: documents whose keys nobody wants
         source = np.frombuffer(table.stream, np.uint8)
         overlapping = np.ndarray((len(source) - ROW_BYTES + 1,), f"V{ROW_BYTES}", source, 0, (1,))
         self.rows = overlapping[table.position].view(np.uint8).reshape(self.size, ROW_BYTES)
@@ -211,6 +212,8 @@ class _Batch:
             prefixed = sizes[good] > 0
             self._put("collection_id", chosen[prefixed], ids[good][prefixed])
         self.name[chosen] = self._name(plan.message.name)
+        if plan.documents and not self.options.document_keys:
+            self.unasked[chosen] = True
         if plan.flow_surplus is not None:
             self.numbers["flow_bytes"][chosen] = HEADER_SIZE + self.body[chosen] + plan.flow_surplus
         if self.options.inspect and plan.shape.body is Body.DOCUMENT:
@@ -350,9 +353,10 @@ class _Batch:
         return spans(pa.binary(), self.table.stream, begin, end, rank, None if there.all() else there)
 
     def _keys(self) -> pa.Array:
-        if not self.key_there.any():
+        there = self.key_there & ~self.unasked
+        if not there.any():
             return nulls(pa.binary(), self.size)
-        return self._cut(self.key_there, self.key_start, self.key_length)
+        return self._cut(there, self.key_start, self.key_length)
 
     def _key_hashes(self) -> pa.Array:
         hashes = np.zeros(self.size, np.int64)

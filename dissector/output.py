@@ -11,7 +11,6 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dissector.errors import UsageError
 from dissector.frames import SCHEMA, UNSIGNED
@@ -222,6 +221,8 @@ def _csv_column(name: str, column: pa.Array) -> pa.Array:
     if not pa.types.is_list(column.type):
         return column
     if name == "defects":
+        import pyarrow.compute as pc  # noqa: PLC0415 - takes a while to load
+
         return pc.binary_join(column, " ")
     if column.null_count == len(column):
         return pa.nulls(len(column), pa.string())
@@ -242,6 +243,8 @@ def _text_column(column: pa.Array) -> pa.Array:
     bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     characters = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] if data is not None else np.empty(0, np.uint8)
     if ((characters >= 0x20) & (characters < 0x7F)).all():
+        import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
         text = column.cast(pa.string())
         if not pc.any(pc.starts_with(text, _HEX)).as_py():
             return text

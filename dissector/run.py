@@ -27,6 +27,7 @@ class Options:
     ports: Ports = DEFAULT_PORTS
     dialect: Dialect | None = None  #: taken for granted on every connection
     values: bool = False  #: keep values in the rows
+    document_keys: bool = True  #: False: keys of documents may be null in the rows; their hashes never are
     columns: frozenset[str] | None = None  #: make these columns only; None: all
     inspect: bool = False  #: look into documents: whether they are what their datatype says
     redact: bool = True

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector.arrays import encoded, nulls, numeric, same, spans, take, texts
+from dissector.arrays import encoded, lengths, nulls, numeric, plain, same, spans, take, texts, valid
 
 
 @pytest.mark.parametrize("kind", [pa.int16(), pa.int32(), pa.int64(), pa.bool_()], ids=str)
@@ -75,3 +75,23 @@ def test_texts(places: list[int]) -> None:
     found = texts(["upr", "dcp", ""], np.array(places, np.int64))
     assert found.type == pa.string()
     assert found.to_pylist() == [["upr", "dcp", ""][place] for place in places]
+
+
+@pytest.mark.parametrize("kind", [pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.bool_()], ids=str)
+@given(values=st.lists(st.none() | st.integers(0, 1)), begin=st.integers(0, 20))
+def test_numbers_come_back_with_another_in_place_of_null(
+    kind: pa.DataType, values: list[int | None], begin: int
+) -> None:
+    given = pa.array(
+        [None if value is None else bool(value) if kind == pa.bool_() else value for value in values], kind
+    )
+    part = given.slice(min(begin, len(given)))
+    assert valid(part).tolist() == part.is_valid().to_pylist()
+    assert plain(part, 7).tolist() == [7 if value is None else value for value in part.to_pylist()]
+
+
+@given(values=st.lists(st.none() | st.lists(st.text(max_size=3), max_size=3)), begin=st.integers(0, 20))
+def test_lists_and_how_long_they_are(values: list[list[str] | None], begin: int) -> None:
+    given = pa.array(values, pa.list_(pa.string()))
+    part = given.slice(min(begin, len(given)))
+    assert lengths(part).tolist() == [len(value or ()) for value in part.to_pylist()]

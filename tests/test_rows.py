@@ -370,3 +370,18 @@ def test_only_the_columns_that_are_asked_for(reader_class: ReaderClass) -> None:
     every = support.read_rows(capture, reader_class)
     assert [set(row) for row in rows] == [set(wanted)] * len(every)
     assert rows == [{name: row[name] for name in row if name in wanted} for row in every]
+
+
+@readers
+def test_keys_of_documents_may_be_left_out(reader_class: ReaderClass) -> None:
+    talk = conversation()
+    talk.send(CLIENT, support.request(0x5E, key=b"connection_buffer_size", value=b"1024"))
+    capture = support.pcap(talk.packets)
+    every = support.read_rows(capture, reader_class)
+    rows = support.read_rows(capture, reader_class, Options(document_keys=False))
+    assert [{**row, "key": None} for row in rows] == [{**row, "key": None} for row in every]
+    told = [row["key"] for row in rows if row["name"] not in ("mutation", "deletion")]
+    assert told == [row["key"] for row in every if row["name"] not in ("mutation", "deletion")]
+    assert b"connection_buffer_size" in told
+    if reader_class is not ReferenceReader:
+        assert {row["key"] for row in rows if row["name"] == "mutation"} == {None}

@@ -16,6 +16,13 @@ print(sum(batch.num_rows for batch in FrameReader(expand([sys.argv[1]]))))
 print(sorted({"dpkt", "pyarrow.compute", "numpy.ma"} & set(sys.modules)))
 """
 
+_CHECK = """
+import sys
+from dissector.cli import main
+status = main(["check", sys.argv[1], "--format", "json", "-o", sys.argv[2]])
+print(status, sorted({"dpkt", "pyarrow.compute", "numpy.ma"} & set(sys.modules)))
+"""
+
 
 def test_what_a_plain_capture_loads(tmp_path: Path) -> None:
     conversation = Conversation(Ends())
@@ -25,3 +32,9 @@ def test_what_a_plain_capture_loads(tmp_path: Path) -> None:
     capture.write_bytes(pcap(conversation.packets))
     done = subprocess.run([sys.executable, "-c", _READ, str(capture)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["2", "[]"]
+
+
+def test_what_a_check_loads(tmp_path: Path) -> None:
+    capture = Path(__file__).parent.parent / "captures" / "clean" / "basic.pcapng"
+    words = [sys.executable, "-c", _CHECK, str(capture), str(tmp_path / "findings.json")]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "0 []\n"

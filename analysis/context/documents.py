@@ -14,6 +14,7 @@ import numpy as np
 from analysis.context import kinds
 from analysis.context.trails import Trail
 from analysis.context.versions import COLUMN, FIELDS
+from dissector.arrays import plain, valid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,9 +46,8 @@ class Documents:
         document = stretch.data & kinds.DOCUMENT[self._opcode] & (sight.numbers("key_length")[rows] > 0)
         hashes = sight.view.batch.column("key_hash")
         if hashes.null_count:
-            document &= hashes.is_valid().to_numpy(zero_copy_only=False)[rows]
-            hashes = hashes.fill_null(0)
-        self._hashes: Longs = hashes.to_numpy(zero_copy_only=False)
+            document &= valid(hashes)[rows]
+        self._hashes: Longs = plain(hashes, 0)
         self._document: Mask = document
         # Arrival decides what came before, not the order of streams: the table must not depend on how batches are cut.
         places = np.full(sight.size, -1, np.int64)

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from analysis.context.groups import filled, sorted_by
 from analysis.context.refs import REF
 from analysis.context.tables import Table, gathered
+from dissector.arrays import encoded, lengths
 from dissector.spec.defects import DEFECTS
 from dissector.spec.model import Dialect, Severity
 from dissector.spec.registry import HEADER_SIZE
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 #: Defects by number, from 1: what stands in the columns of flaws.
 NUMBER = {spec.id: number for number, spec in enumerate(DEFECTS, 1)}
 _SEVERITIES = {Severity.ERROR: "flaw", Severity.WARNING: "oddity"}
-_SPOKEN = frozenset((Dialect.DRAFT.value, Dialect.PROTO.value, Dialect.UPR.value, Dialect.DCP.value))
+_SPOKEN = dict.fromkeys((Dialect.DRAFT.value, Dialect.PROTO.value, Dialect.UPR.value, Dialect.DCP.value), 1)
+_NONE = np.zeros(0, np.int64)
 _TAKEN = (
     *("opcode", "magic", "status", "datatype", "extras_length", "key_length", "value_length", "framing_length"),
     *("body_length", "nmeta", "vbucket", "stream_id", "open_flags", "stream_flags", "snapshot_type", "marker_version"),
@@ -57,8 +58,7 @@ COLUMNS_OF_FLAWS = _columns()
 
 def flawed(sight: Sight) -> Mask:
     """Tell which rows have any defect: what they say of themselves may be misread."""
-    found: Mask = sight.view.batch.column("defects").value_lengths().fill_null(0).to_numpy(zero_copy_only=False) > 0
-    return found
+    return lengths(sight.view.batch.column("defects")) > 0
 
 
 class Flaws:
@@ -126,8 +126,8 @@ class _Flawed:
     def __init__(self, sight: Sight, lossy: set[int], directions: Directions) -> None:
         self._sight, self._lossy, self._directions = sight, lossy, directions
         column = sight.view.batch.column("defects")
-        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-        self.rows: Longs = np.repeat(np.arange(sight.size), lengths) if lengths.any() else np.zeros(0, np.int64)
+        counts = lengths(column)
+        self.rows: Longs = np.repeat(np.arange(sight.size), counts) if counts.any() else _NONE
         self._column = column
         self._numbers: NDArray[np.int8] | None = None
 
@@ -148,11 +148,9 @@ class _Flawed:
     def _codes(self) -> NDArray[np.int8]:
         """Return the numbers of all defects, in their order."""
         if self._numbers is None:
-            values = self._column.flatten()
-            encoded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
-            names = encoded.dictionary.to_pylist()
-            numbers = np.array([NUMBER.get(name, 0) for name in names], np.int8)
-            self._numbers = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+            names, places = encoded(self._column.flatten())
+            numbers = np.array([NUMBER.get(name, 0) for name in names.to_pylist()], np.int8)
+            self._numbers = numbers[places]
         return self._numbers
 
     def _damaged(self) -> Mask:
@@ -215,10 +213,7 @@ class _Flawed:
 
 def _spoken(sight: Sight) -> Mask:
     """Tell which rows are messages of UPR, of whatever dialect."""
-    encoded = sight.view.batch.column("dialect").dictionary_encode()
-    spoken = np.array([name in _SPOKEN for name in encoded.dictionary.to_pylist()], bool)
-    found: Mask = spoken[encoded.indices.to_numpy(zero_copy_only=False)]
-    return found
+    return sight.view.by_dialect(_SPOKEN, 0) > 0
 
 
 def _messages(sight: Sight, facts: dict[str, Longs], flawed: _Flawed, rows: Longs) -> Table:

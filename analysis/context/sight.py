@@ -9,6 +9,7 @@ import numpy as np
 from analysis.context.groups import filled, sorted_by
 from analysis.context.kinds import KIND_OF
 from analysis.context.refs import REF, Ref
+from dissector.arrays import encoded, plain
 from dissector.spec.model import Dialect
 from dissector.summary.view import DRAFT, View
 
@@ -33,7 +34,7 @@ COLUMNS = frozenset(
         "durability_level",
     )
 )
-_EARLY = Dialect.UPR.value
+_EARLY = {Dialect.UPR.value: 1}
 
 
 class Sight:
@@ -51,9 +52,7 @@ class Sight:
         self.draft: Mask = view.numbering == DRAFT
         subtype = np.maximum(view.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
         self.kind = KIND_OF[view.numbering, view.response.astype(np.int64), view.opcode, subtype]
-        encoded = batch.column("dialect").dictionary_encode()
-        early = np.array([name == _EARLY for name in encoded.dictionary.to_pylist()], bool)
-        self.early: Mask = early[encoded.indices.to_numpy(zero_copy_only=False)]
+        self.early: Mask = view.by_dialect(_EARLY, 0) > 0
         self._captures = captures
         self._refs: NDArray[np.void] | None = None
         self._numbers: dict[str, Longs] = {}
@@ -67,18 +66,16 @@ class Sight:
 
     def signed(self, name: str) -> Longs:
         """Return a column of bit patterns, for which no number is left to stand for null."""
-        column = self.view.batch.column(name)
-        found: Longs = column.fill_null(0).to_numpy(zero_copy_only=False) if column.null_count else column.to_numpy()
-        return found
+        return plain(self.view.batch.column(name), 0)
 
     def refs(self) -> NDArray[np.void]:
         """Return a reference to each row."""
         if self._refs is None:
-            encoded = self.view.batch.column("capture").dictionary_encode()
-            codes = self._captures.numbers(encoded.dictionary.to_pylist())
+            names, places = encoded(self.view.batch.column("capture"))
+            codes = self._captures.numbers(names.to_pylist())
             self._refs = np.empty(self.size, REF)
             self._refs["ordinal"] = self.ordinal
-            self._refs["capture"] = codes[encoded.indices.to_numpy(zero_copy_only=False)]
+            self._refs["capture"] = codes[places]
             self._refs["side"] = self.side
             for name in ("frame", "packet_first", "packet_last", "time_ns", "start_offset"):
                 self._refs[name] = self.numbers(name)

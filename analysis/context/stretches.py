@@ -10,8 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from analysis.context import kinds
 from analysis.context.documents import Documents
@@ -19,6 +17,7 @@ from analysis.context.lives import KEY_BITS
 from analysis.context.snapshots import Snapshots
 from analysis.context.tables import Table, gathered
 from analysis.context.trails import Trail, filled
+from dissector.arrays import lengths, take
 from dissector.frames import NO_END
 
 if TYPE_CHECKING:
@@ -330,9 +329,9 @@ def _misread(sight: Sight) -> Mask:
     """Tell which rows are not what their message says, so that no field of theirs means anything."""
     misread = np.zeros(sight.size, bool)
     defects = sight.view.batch.column("defects")
-    if len(defects.flatten()):
-        listed = np.flatnonzero(pc.list_value_length(defects).fill_null(0).to_numpy(zero_copy_only=False))
-        for row, names in zip(listed.tolist(), defects.take(pa.array(listed)).to_pylist(), strict=True):
+    listed = np.flatnonzero(lengths(defects))
+    if len(listed):
+        for row, names in zip(listed.tolist(), take(defects, listed).to_pylist(), strict=True):
             misread[row] = not _MISREAD.isdisjoint(names)
     return misread
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Table:
     """Rows of one kind. ``guilty`` refers to the frame that a finding in the row would be about."""
 
-    __slots__ = ("_made", "_refs", "_rows", "_sources", "size")
+    __slots__ = ("_made", "_refs", "_rows", "_sources", "size", "terms")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Table:
         self._refs = dict(refs)
         self._rows = rows
         self._made: dict[str, NDArray[Any]] = {}
+        self.terms: dict[Any, Any] = {}  #: what was computed of the columns, by whoever computed it
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         found = self._made.get(name)

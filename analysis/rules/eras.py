@@ -31,7 +31,7 @@ def at_least(major: int, minor: int = 0) -> Term:
     wanted = release(major, minor)
     bits = sum(bit(name) for name in AGREEMENTS if _SINCE.get(name, 0) >= wanted)
     found = (col.since >= wanted) | col.agreed.has(bits)
-    return Term(found.make, f"release ≥ {major}.{minor}", atomic=True)
+    return found.named(f"release ≥ {major}.{minor}")
 
 
 def stream_flags(*names: str) -> int:
@@ -44,7 +44,7 @@ def agreed(*names: str) -> Term:
     found = col.agreed.has(bit(names[0]))
     for name in names[1:]:
         found &= col.agreed.has(bit(name))
-    return Term(found.make, " and ".join(names) + " agreed", atomic=len(names) == 1)
+    return found.named(" and ".join(names) + " agreed", atomic=len(names) == 1)
 
 
 SYNC_REPLICATION = agreed("enable_sync_writes", "consumer_name")
@@ -52,10 +52,10 @@ SYNC_REPLICATION = agreed("enable_sync_writes", "consumer_name")
 _ACTIVE = col.flags.has(stream_flags("takeover", "active_vbucket_only")) | SYNC_REPLICATION | at_least(7, 2)
 #: The producer's vbucket is active for certain: the request wanted no other one, or a replica takes part in its sync
 #: writes. Later releases do not merge snapshots, whatever the vbucket is (MB-53523).
-ACTIVE = Term(_ACTIVE.make, "source is active", atomic=True)
+ACTIVE = _ACTIVE.named("source is active")
 
 _PARTIAL = col.filtered.true() | col.agreed.has(bit("open_skip_deletes_in_backfill"))
-PARTIAL = Term(_PARTIAL.make, "stream is filtered", atomic=True)  #: items may be missing on purpose
+PARTIAL = _PARTIAL.named("stream is filtered")  #: items may be missing on purpose
 
 #: What the stream was asked for is not known for certain, or what the connection was opened for.
 ASKED_UNKNOWN = (LOST_SINCE_BEGIN, UNOPENED)

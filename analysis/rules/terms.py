@@ -2,38 +2,52 @@
 
 A term is called with a table and gives an array. It also can be printed, so that the documentation of a rule shows
 exactly what is computed.
+
+Rules have much in common, and most of what they ask about never happens. So equal terms are one object, which is
+computed once per table where several ask for it; and behind a condition that no row meets nothing is computed.
 """
 
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from numpy.typing import NDArray
 
     from analysis.context import Table
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Term:
     """Something that can be computed for every row of a table."""
 
-    make: Callable[[Table], Any]
-    text: str
-    atomic: bool = False
+    __slots__ = ("_make", "atomic", "shared", "text")
+
+    def __init__(self, make: Callable[[Table], Any], text: str, *, atomic: bool = False) -> None:
+        self._make = make
+        self.text = text
+        self.atomic = atomic
+        self.shared = False  #: asked for more than once
 
     def __call__(self, table: Table) -> NDArray[Any]:
-        """Compute it."""
+        """Compute it: an array with an element for each row, that nobody may write to."""
         made = self.make(table)
         if isinstance(made, np.ndarray) and made.shape == (table.size,):
             return made
         return np.broadcast_to(np.asarray(made), (table.size,))
+
+    def make(self, table: Table) -> Any:
+        """Compute it: an array, or one number for all rows."""
+        if not self.shared:
+            return self._make(table)
+        found = table.terms.get(self)
+        if found is None:
+            found = table.terms[self] = self._make(table)
+        return found
 
     def __str__(self) -> str:
         return self.text
@@ -43,15 +57,32 @@ class Term:
         """Return the text as part of another one."""
         return self.text if self.atomic else f"({self.text})"
 
+    def named(self, text: str, *, atomic: bool = True) -> Term:
+        """Return the same under a name."""
+        return _one((self, text), self.make, text, atomic=atomic)
+
     def _with(self, other: Term | int, symbol: str, act: Callable[[Any, Any], Any]) -> Term:
         right = other if isinstance(other, Term) else constant(other)
-        return Term(lambda table: act(self.make(table), right.make(table)), f"{self.inner} {symbol} {right.inner}")
+        text = f"{self.inner} {symbol} {right.inner}"
+        return _one((symbol, self, right), lambda table: act(self.make(table), right.make(table)), text)
 
     def __and__(self, other: Term | int) -> Term:
-        return self._with(other, "&", operator.and_)
+        right = other if isinstance(other, Term) else constant(other)
+
+        def both(table: Table) -> Any:
+            first = self.make(table)
+            return first if _settled(first, value=False) else first & right.make(table)
+
+        return _one(("&", self, right), both, f"{self.inner} & {right.inner}")
 
     def __or__(self, other: Term | int) -> Term:
-        return self._with(other, "|", operator.or_)
+        right = other if isinstance(other, Term) else constant(other)
+
+        def any_of(table: Table) -> Any:
+            first = self.make(table)
+            return first if _settled(first, value=True) else first | right.make(table)
+
+        return _one(("|", self, right), any_of, f"{self.inner} | {right.inner}")
 
     def __add__(self, other: Term | int) -> Term:
         return self._with(other, "+", operator.add)
@@ -86,33 +117,65 @@ class Term:
         return self._with(other, "≠", operator.ne)
 
     def __invert__(self) -> Term:
-        return Term(lambda table: np.logical_not(self.make(table)), f"not {self.inner}", atomic=False)
+        return _one(("not", self), lambda table: np.logical_not(self.make(table)), f"not {self.inner}")
 
     def has(self, bits: int) -> Term:
         """Return whether any of some bits is set; null has none."""
-        return Term(lambda table: (np.maximum(self.make(table), 0) & bits) != 0, f"{self.inner} has {bits:#x}")
+
+        def found(table: Table) -> Any:
+            numbers = self.make(table)
+            return ((numbers & bits) != 0) & (numbers > 0)
+
+        return _one(("has", self, bits), found, f"{self.inner} has {bits:#x}")
 
     def one_of(self, values: Iterable[int]) -> Term:
         """Return whether it is one of some numbers."""
         wanted = sorted(values)
         listed = ", ".join(map(str, wanted))
-        return Term(lambda table: np.isin(self.make(table), wanted), f"{self.inner} in {{{listed}}}")
+        text = f"{self.inner} in {{{listed}}}"
+        return _one(("in", self, tuple(wanted)), lambda table: np.isin(self.make(table), wanted), text)
 
     def true(self) -> Term:
         """Return whether it is not 0."""
-        return Term(lambda table: np.not_equal(self.make(table), 0), self.text, self.atomic)
+        return _one(("true", self), lambda table: np.not_equal(self.make(table), 0), self.text, atomic=self.atomic)
+
+
+_TERMS: dict[Hashable, Term] = {}
+
+
+def _one(key: Hashable, make: Callable[[Table], Any], text: str, *, atomic: bool = False) -> Term:
+    """Return the one term of this kind; whoever asks for it again makes it a shared one."""
+    found = _TERMS.get(key)
+    if found is None:
+        found = _TERMS[key] = Term(make, text, atomic=atomic)
+    else:
+        found.shared = True
+    return found
+
+
+def _leaf(key: Hashable, make: Callable[[Table], Any], text: str) -> Term:
+    """Return the one term of this kind that has no parts: there is nothing to compute, so nothing to share."""
+    return _TERMS.get(key) or _TERMS.setdefault(key, Term(make, text, atomic=True))
+
+
+def _settled(mask: Any, *, value: bool) -> bool:
+    """Tell whether a condition is the same for all rows, and this."""
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+        return False
+    return bool(mask.all()) if value else not mask.any()
 
 
 def constant(number: int) -> Term:
     """Return a number as a term."""
-    return Term(lambda _: number, f"{number:#x}" if number > 1 << 20 else str(number), atomic=True)
+    text = f"{number:#x}" if number > 1 << 20 else str(number)
+    return _leaf(("constant", number), lambda _: number, text)
 
 
 class _Columns:
     """Columns by name."""
 
     def __getattr__(self, name: str) -> Term:
-        return Term(lambda table: table[name], name, atomic=True)
+        return _leaf(("column", name), lambda table: table[name], name)
 
 
 col = _Columns()
@@ -120,7 +183,8 @@ col = _Columns()
 
 def either(condition: Term, yes: Term, no: Term) -> Term:
     """Return one of two things for each row."""
-    return Term(
+    return _one(
+        ("if", condition, yes, no),
         lambda table: np.where(condition.make(table), yes.make(table), no.make(table)),
         f"if {condition.inner} then {yes.inner} else {no.inner}",
     )
