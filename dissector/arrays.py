@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
+_FEW = 16  #: no more are hashed as fast as they are looked at
 _WIDTHS: dict[pa.DataType, np.dtype[Any]] = {
     pa.int16(): np.dtype(np.int16),
     pa.int32(): np.dtype(np.int32),
@@ -39,8 +40,24 @@ def take(values: pa.Array, places: NDArray[Any], valid: Mask | None = None) -> p
 
 def encoded(values: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
     """Return the distinct values in order of first appearance, and the place of each value among them."""
+    if values.type == pa.string() and _repeats(values):
+        return values.slice(0, 1), np.zeros(len(values), np.int32)
     found = call_function("dictionary_encode", [values])
     return found.dictionary, found.indices.to_numpy()
+
+
+def _repeats(texts: pa.Array) -> bool:
+    """Tell whether a text is there again and again: many columns are like this, and looking is cheaper than hashing."""
+    if len(texts) < _FEW or texts.null_count:
+        return False
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    width = int(ends[1] - ends[0])
+    if not width or int(ends[-1]) - int(ends[0]) != width * len(texts) or (np.diff(ends) != width).any():
+        return False
+    letters = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].reshape(-1, width)
+    # Most that differ do so soon.
+    return bool((letters[1] == letters[0]).all() and (letters == letters[0]).all())
 
 
 def valid(column: pa.Array) -> Mask:

@@ -95,3 +95,17 @@ def test_lists_and_how_long_they_are(values: list[list[str] | None], begin: int)
     given = pa.array(values, pa.list_(pa.string()))
     part = given.slice(min(begin, len(given)))
     assert lengths(part).tolist() == [len(value or ()) for value in part.to_pylist()]
+
+
+@given(
+    st.lists(st.sampled_from(["", "a", "aa", "b", "dcp"]), max_size=3),
+    st.integers(0, 40),
+    st.sampled_from(["", "a", "aa", "dcp"]),
+    st.integers(0, 3),
+)
+def test_texts_that_repeat_are_encoded_as_any_others(odd: list[str], count: int, text: str, begin: int) -> None:
+    column = pa.array([*odd, *[text] * count, *odd], pa.string()).slice(begin)
+    for values in (column, column.slice(0, max(len(column) - len(odd), 0)), column.slice(min(len(odd), len(column)))):
+        names, places = encoded(values)
+        assert [names[place].as_py() for place in places.tolist()] == values.to_pylist()
+        assert names.to_pylist() == list(dict.fromkeys(values.to_pylist()))
