@@ -47,6 +47,7 @@ class Checker:
         self._limit = limit
         self._selection = selection
         self._context = Context()
+        self._connections, self._captures = self._context.connections, self._context.captures
         self._roots: dict[tuple[object, ...], Finding] = {}
         self._kept: dict[str, int] = dict.fromkeys(self.tallies, 0)
         self._by_table: dict[str, dict[str, list[tuple[Rule, Check]]]] = {}
@@ -58,16 +59,17 @@ class Checker:
     @property
     def connections(self) -> int:
         """Return how many connections there were."""
-        return len(self._context.connections.names)
+        return len(self._connections.names)
 
     def fold(self, batch: pa.RecordBatch) -> None:
         """Check a batch of frames."""
         self._take(self._context.fold(batch))
 
     def finish(self) -> None:
-        """The frames are over."""
+        """The frames are over: give out what was still undecided, and let go of what is remembered of them."""
         self._take(self._context.finish())
-        self._selection.confirm(self._context.connections.names)
+        del self._context
+        self._selection.confirm(self._connections.names)
         self.findings.sort(key=lambda finding: (finding.severity.rank, finding.rule, finding.time_ns, finding.id))
 
     def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
@@ -147,7 +149,7 @@ class Checker:
             return rows[:0]
         wanted = {}
         if selection.connection is not None:
-            wanted["connection"] = selection.place(self._context.connections.names)
+            wanted["connection"] = selection.place(self._connections.names)
         if selection.vbucket is not None:
             wanted["vbucket"] = selection.vbucket
         for name, value in wanted.items():
@@ -175,7 +177,7 @@ class Checker:
         refs = ((name, Ref.of(column[index])) for name, column in rows.evidence.items())
         frames = (self._frame("guilty", ref), *(self._frame(name, each) for name, each in refs if each.ordinal))
         facts = signed_facts(rows.facts, index)
-        name = self._context.connections.names[connection]
+        name = self._connections.names[connection]
         return Finding(
             finding_id(rule, check, name, ref.side, ref.start_offset),
             rule.id,
@@ -191,7 +193,7 @@ class Checker:
         )
 
     def _frame(self, role: str, ref: Ref) -> FrameRef:
-        capture = self._context.captures.names[ref.capture]
+        capture = self._captures.names[ref.capture]
         return FrameRef(role, ref.frame, capture, ref.packet_first, ref.packet_last, ref.time_ns)
 
 
