@@ -22,6 +22,9 @@ ifneq ($(shell test -x .venv/bin/python && test ! -e .venv/incomplete && cat .ve
 $(BASE) $(DEV): FORCE
 endif
 
+# What a client of Spark Connect needs besides. It stands apart: most users have no pandas, so most tests must not.
+CONNECT := googleapis-common-protos grpcio grpcio-status pandas protobuf pytz
+
 # An environment that somebody else made is kept if it works. What is broken, moved or half installed is made anew.
 # PIP_CONSTRAINT (pip before 25.3) and PIP_BUILD_CONSTRAINT (since) hold the build back end to the same pins.
 define install
@@ -58,6 +61,8 @@ $(BASE): $(PINS)
 $(DEV): WANTED = .[dev,generate,report,spark]
 $(DEV): $(PINS)
 	$(install)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(RUN) pip install -qq --no-deps --upgrade -c constraints.txt \
+		--target .venv/connect $(CONNECT)
 	@echo "$(CURDIR)" | tee $(BASE) > $@
 
 BROKEN := captures/broken/FLC-02.pcapng

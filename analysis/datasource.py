@@ -1,9 +1,10 @@
 """The Spark data source ``upr``: ``spark.read.format("upr").load("captures/*.pcap")`` gives frames as rows.
 
-Knows how Spark asks for partitions and batches; must not know formats or protocols. A data source can't shuffle, so
-every file stands alone here, read from its beginning to its end by one task: what a connection said in the file before
-is not known. With ``joined`` one task reads all files as one run. Where files are large, or connections go on from file
-to file, :func:`analysis.distributed.read_frames` gives the rows of the whole run with as many tasks as there are.
+Knows how Spark asks for partitions and batches; must not know formats or protocols. Every file stands alone here: what
+a connection said in the file before is not known. With ``joined`` all files are one run. A data source can't shuffle:
+what is larger than ``splitBytes`` is read by several tasks, each from the beginning to the end, and each makes rows of
+the connections of its share only; the rows are the same, ``frame`` too. :func:`analysis.distributed.read_frames` reads
+every byte about once instead, with as many tasks as there are.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from analysis.addresses import find
+from analysis.addresses import find, sizes
 from analysis.arrow_map import spark_schema
 from analysis.plan import begin
 from analysis.reading import Mode, Reading, truth
+from analysis.share_reader import ShareReader
 from dissector.errors import InputError, UsageError
 from dissector.frames import SCHEMA
 from dissector.pipeline import FrameReader
@@ -32,17 +34,23 @@ if TYPE_CHECKING:
     from analysis.addresses import Address
 
 NAME = "upr"
+#: Every share reads all of its captures: more of them would only read more often.
+MAX_SHARES = 16
 _LOG = logging.getLogger("uprscope")
 
 
 @dataclass
 class Captures(InputPartition):
-    """What one task reads: captures, in the order of their first packets."""
+    """What one task reads: captures, in the order of their first packets, and which of their connections it is for."""
 
     addresses: tuple[Address, ...]
+    share: int
+    shares: int
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
+    def __init__(self, addresses: Sequence[Address], share: int = 0, shares: int = 1) -> None:
         self.addresses = tuple(addresses)
+        self.share = share
+        self.shares = shares
 
 
 class UprDataSource(DataSource):
@@ -72,34 +80,46 @@ class UprReader(DataSourceReader):
         self._paths = _paths(given)
         self._reading = Reading.of(given)
         self._joined = truth("joined", given.get("joined", "false"))
-        if "splitbytes" in given:
-            raise UsageError(
-                "option splitBytes: a data source can't put connections together again; "
-                "analysis.distributed.read_frames(spark, paths, Reading(split_bytes=...)) reads files in parts"
-            )
 
     def partitions(self) -> Sequence[Captures]:
-        """Return one partition per capture, or one for all."""
+        """Return the shares of every capture, or of all of them together."""
         if not self._joined:
-            return [Captures([address]) for address in find(self._paths)]
-        found, problems = begin(self._paths, self._reading.mode)
-        for problem in problems:
-            _LOG.warning("%s", problem.why)
-        return [Captures([address for address, _ in found])]
+            runs = [[address] for address in find(self._paths)]
+        else:
+            found, problems = begin(self._paths, self._reading.mode)
+            for problem in problems:
+                _LOG.warning("%s", problem.why)
+            runs = [[address for address, _ in found]]
+        size = iter(sizes([address for run in runs for address in run]))
+        return [part for run in runs for part in self._shares(run, sum(next(size) for _ in run))]
+
+    def _shares(self, run: Sequence[Address], size: int) -> list[Captures]:
+        shares = min(max(-(-size // self._reading.split_bytes), 1), MAX_SHARES)
+        return [Captures(run, share, shares) for share in range(shares)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the captures of a partition."""
         if not isinstance(partition, Captures):
             raise TypeError(f"a partition of another data source: {partition!r}")
-        reader = FrameReader([address.input() for address in partition.addresses], self._reading.options)
+        inputs, options = [address.input() for address in partition.addresses], self._reading.options
+        if partition.shares == 1:
+            reader = FrameReader(inputs, options)
+        else:
+            reader = ShareReader(inputs, options, partition.share, partition.shares)
         try:
             yield from reader
         except InputError as error:
             if self._reading.mode is Mode.FAILFAST:
                 raise
-            _LOG.warning("%s", error)
+            self._warn(partition, error)
         for damage in reader.report.damage:
-            _LOG.warning("%s", damage)
+            self._warn(partition, damage)
+
+    @staticmethod
+    def _warn(partition: Captures, what: object) -> None:
+        """Log what is wrong with a file, once: all of its shares see it."""
+        if partition.share == 0:
+            _LOG.warning("%s", what)
 
 
 def _paths(options: dict[str, str]) -> list[str]:

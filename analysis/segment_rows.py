@@ -11,6 +11,7 @@ not put together here: each goes, as a packet, to every share, and whoever decod
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from dissector.link.reference import ReferenceDecoder
 from dissector.link.segments import SegmentBlock, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -57,10 +58,11 @@ CHUNK_BYTES = 8 << 20
 class Loose(NamedTuple):
     """A packet that is a fragment."""
 
-    place: int  #: in its block
+    packet: int  #: ordinal in the run
+    time_ns: int
     linktype: int
     original: int
-    packet: bytes
+    data: bytes
 
 
 def talk_of(key: bytes) -> tuple[bytes, bool]:
@@ -74,42 +76,76 @@ def share_of(talk: bytes, shares: int) -> int:
     return zlib.crc32(talk) % shares
 
 
-def rows_of_part(
-    address: Address, part: Part, capture: int, shares: int, damage: list[Damage] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Read a part of a capture; yield its segments as rows."""
-    decoder = PartDecoder()
+def blocks_of_part(
+    address: Address, part: Part, capture: int, damage: list[Damage] | None = None, *, alone: bool = False
+) -> Iterator[tuple[SegmentBlock, list[Loose]]]:
+    """Read a part of a capture; yield its segments, with packets numbered as in the whole file, and its fragments.
+
+    ``alone``: there are no other parts, so fragments are put together here.
+    """
+    decoder = ColumnarDecoder() if alone else PartDecoder(part.packets_before)
     with address.open() as file:
         reader = CaptureReader(PartStream(file, part), capture, CHUNK_BYTES, address.name)
         for block in reader:
             segments = decoder.decode(block)
-            if len(segments):
-                yield _rows(segments, part.packets_before, shares)
-            if decoder.loose:
-                yield from _loose_rows(block, decoder.loose, part.packets_before, shares)
-                decoder.loose = []
+            loose: list[Loose] = []
+            if isinstance(decoder, PartDecoder):
+                loose, decoder.loose = decoder.loose, loose
+            yield replace(segments, number=segments.number + part.packets_before), loose
         if damage is not None:
             damage += reader.damage
+
+
+def rows_of_part(
+    address: Address,
+    part: Part,
+    capture: int,
+    shares: int,
+    damage: list[Damage] | None = None,
+    *,
+    talks: Container[bytes] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Read a part of a capture; yield its segments as rows, those of some talks alone if these are given."""
+    for block, loose in blocks_of_part(address, part, capture, damage):
+        segments = block if talks is None else of_talks(block, talks)
+        if len(segments):
+            yield _rows(segments, shares)
+        if loose:
+            yield from _loose_rows(loose, shares)
+
+
+def of_talks(block: SegmentBlock, talks: Container[bytes], *, others: bool = False) -> SegmentBlock:
+    """Return the segments of some talks, or those of all others."""
+    wanted = np.array([(talk_of(key)[0] in talks) != others for key in block.keys], np.bool_)
+    return block if wanted.all() else only(block, np.flatnonzero(wanted[block.flow]))
+
+
+def only(block: SegmentBlock, chosen: NDArray[np.int64]) -> SegmentBlock:
+    """Return some segments of a block."""
+    names = ("number", "time_ns", "flow", "seq", "ack", "flags", "payload_offset", "payload_captured", "payload_length")
+    return replace(block, **{name: getattr(block, name)[chosen] for name in names})
 
 
 class PartDecoder(ColumnarDecoder):
     """Finds the segments of a part, and leaves fragments alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, packets_before: int = 0) -> None:
         super().__init__()
         self.loose: list[Loose] = []
         """Fragments since somebody took them."""
+        self._packets_before = packets_before
         self._single = _Single()
 
     def _one_by_one(self, block: PacketBlock, at: NDArray[np.int64]) -> tuple[NDArray[np.uint8], SegmentColumns]:
         found: list[tuple[int, Segment]] = []
+        first = packet_ordinal(block.capture, self._packets_before + block.first_number)
         for index in at.tolist():
             packet, original = block.packet(index), int(block.original[index])
-            linktype = int(block.linktype[index])
+            linktype, time_ns = int(block.linktype[index]), int(block.time_ns[index])
             self._single.fragmented = False
-            segment = self._single.segment(packet, linktype, original, int(block.time_ns[index]))
+            segment = self._single.segment(packet, linktype, original, time_ns)
             if self._single.fragmented:
-                self.loose.append(Loose(index, linktype, original, packet))
+                self.loose.append(Loose(first + index, time_ns, linktype, original, packet))
             elif segment is not None:
                 found.append((index, segment))
         return columns_of(block, block.buffer, found)
@@ -125,7 +161,7 @@ class _Single(ReferenceDecoder):
         return Reason.FRAGMENT_HELD
 
 
-def _rows(block: SegmentBlock, packets_before: int, shares: int) -> pa.RecordBatch:
+def _rows(block: SegmentBlock, shares: int) -> pa.RecordBatch:
     talks = [talk_of(key) for key in block.keys]
     share = np.array([share_of(talk, shares) for talk, _ in talks], np.int32)
     reverse = np.array([other for _, other in talks], np.bool_)
@@ -135,7 +171,7 @@ def _rows(block: SegmentBlock, packets_before: int, shares: int) -> pa.RecordBat
         [
             pa.array(share[flow]),
             names.take(pa.array(flow)),
-            pa.array(packet_ordinal(block.capture, packets_before) + block.number),
+            pa.array(packet_ordinal(block.capture, 0) + block.number),
             pa.array(block.time_ns),
             pa.array(reverse[flow]),
             pa.array(block.seq.astype(np.int64)),
@@ -162,21 +198,18 @@ def _payloads(block: SegmentBlock) -> pa.Array:
     return source.take(pa.array(place)).cast(pa.binary())
 
 
-def _loose_rows(
-    block: PacketBlock, loose: Sequence[Loose], packets_before: int, shares: int
-) -> Iterator[pa.RecordBatch]:
-    first = packet_ordinal(block.capture, packets_before) + block.first_number
+def _loose_rows(loose: Sequence[Loose], shares: int) -> Iterator[pa.RecordBatch]:
     count = len(loose)
     columns = [
         pa.array([b""] * count, pa.binary()),
-        pa.array([first + each.place for each in loose], pa.int64()),
-        pa.array([int(block.time_ns[each.place]) for each in loose], pa.int64()),
+        pa.array([each.packet for each in loose], pa.int64()),
+        pa.array([each.time_ns for each in loose], pa.int64()),
         pa.array([False] * count),
         pa.array([each.linktype for each in loose], pa.int64()),
         pa.array([0] * count, pa.int64()),
         pa.array([0] * count, pa.int16()),
         pa.array([each.original for each in loose], pa.int64()),
-        pa.array([each.packet for each in loose], pa.binary()),
+        pa.array([each.data for each in loose], pa.binary()),
     ]
     for share in range(shares):
         yield pa.RecordBatch.from_arrays([pa.array([share] * count, pa.int32()), *columns], schema=SEGMENTS)

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from analysis import spark_log
 from analysis.java import use_java
 from dissector.errors import UsageError
 
@@ -29,19 +30,19 @@ _SETTINGS = {
 _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
 
 def spark_session(
-    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, app: str = "uprscope"
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, app: str = "uprscope", log_level: str = "ERROR"
 ) -> SparkSession:
     """Return a session with the data source ``upr``: the one that runs, or a new one.
 
     ``master`` is what Spark calls so (``local[4]``, ``spark://...``, ``yarn``), or the address of a Spark Connect
-    server (``sc://...``). Under ``spark-submit`` the master is the one given there.
+    server (``sc://...``). Under ``spark-submit`` the master is the one given there. ``log_level`` is from where on a
+    Spark that is started here writes to stderr, unless the setting ``spark.log.level`` says so.
     """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional dependency
@@ -54,6 +55,7 @@ def spark_session(
     elif not _running(SparkSession):
         use_java()
         builder = builder.master(master)
+        settings |= spark_log.settings(settings, log_level)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

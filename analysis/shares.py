@@ -4,25 +4,17 @@ Knows that rows come sorted by share, connection and packet, in batches cut anyw
 what a frame is: lanes, framers and columns are those of the single-process reader, fed with whole connections instead
 of whole chunks. What that reader does to one connection depends on no other one, so the rows are the same; only the
 limits that connections share (bytes held over all of them, connections followed at once) count per task here.
-
-Frames carry ``released``, the packet that completed them, which orders those of different connections; ``frame`` counts
-those of one pair of addresses and ports from 1. Sorted by both, frames are in the order of the single-process reader.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from analysis.segment_rows import share_of, talk_of
-from dissector.columns import batch_of
-from dissector.connections import Connections
-from dissector.frames import SCHEMA
-from dissector.lanes import SlowLane, run_block
+from analysis.talks import TalkFrames
 from dissector.link.flows import reverse_key
 from dissector.link.reference import ReferenceDecoder
 from dissector.link.segments import SegmentBlock
@@ -31,17 +23,8 @@ from dissector.run import Options
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
-
-    from dissector.connections import Connection, Segment
-    from dissector.tables import FrameTable
-
-RELEASED = pa.field("released", pa.int64(), metadata={"doc": "packet that completed it; see analysis/shares.py"})
-ORDERED_SCHEMA = SCHEMA.append(RELEASED)
-#: Frames that the end of the run released come last, in the order in which their connections began.
-AT_END = 1 << 62
-#: How many segments of a new connection are taken at first, and up to where before all the rest.
-_STEPS = (32, 512)
 
 
 class _Extra(NamedTuple):
@@ -57,37 +40,14 @@ class _Extra(NamedTuple):
     payload: bytes
 
 
-class _Tracked(Connections):
-    """Connections that remember which packet they began with."""
-
-    def __init__(self, slow: SlowLane, options: Options) -> None:
-        super().__init__(slow.emit, options.limits, options.ports, dialect=options.dialect)
-        self.began: dict[int, int] = {}
-
-    def open(self, segment: Segment) -> tuple[Connection, int]:
-        """Make a connection for a segment that belongs to none."""
-        entry = super().open(segment)
-        self.began[entry[0].index] = segment.packet
-        return entry
-
-    def end(self, connection: Connection) -> None:
-        """Give out what is left of a connection and forget it."""
-        super().end(connection)
-        self.began.pop(connection.index, None)
-
-
 class ShareDecoder:
     """Decodes the rows that one task gets: any number of shares, one after the other."""
 
     def __init__(self, captures: Sequence[str], shares: int, options: Options | None = None) -> None:
-        self._captures = captures
         self._shares = shares
-        self._options = options or Options()
-        self._slow = SlowLane()
-        self._connections = _Tracked(self._slow, self._options)
+        self._talks = TalkFrames(captures, options or Options())
         self._share = -1
         self._talk = b""  #: the one that may go on in the next batch
-        self._counts: defaultdict[bytes, int] = defaultdict(int)
         self._fragments = ReferenceDecoder()
         self._extras: defaultdict[bytes, list[_Extra]] = defaultdict(list)
 
@@ -148,60 +108,19 @@ class ShareDecoder:
                     _block(None, [talk], np.empty(0, np.int64), [(0, each) for each in waiting]), []
                 )
 
-    def _frames(self, block: SegmentBlock, over: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        for part in self._steps(block):
-            yield from self._batch(run_block(self._connections, self._slow, part))
-        yield from self._end(over)
-
-    def _steps(self, block: SegmentBlock) -> Iterator[SegmentBlock]:
-        """Take the first segments of new connections first: only what is established goes through the fast lane."""
-        talk = block.flow // 2
-        first = np.flatnonzero(np.diff(talk, prepend=-1))
-        new = [block.keys[2 * each] not in self._connections.live for each in talk[first].tolist()]
-        counts = np.diff(first, append=len(talk))
-        rank = np.arange(len(talk)) - np.repeat(first, counts)
-        step = np.where(np.repeat(new, counts), np.searchsorted(_STEPS, rank, side="right"), len(_STEPS))
-        for number in range(len(_STEPS) + 1):
-            chosen = np.flatnonzero(step == number)
-            if len(chosen):
-                yield block if len(chosen) == len(block) else _only(block, chosen)
-
-    def _end(self, talks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        """The run is over for some connections."""
-        for talk in talks:
-            entry = self._connections.live.get(talk)
-            if entry is not None:
-                began = self._connections.began[entry[0].index]
-                before = len(self._slow.frames)
-                self._connections.end(entry[0])
-                emitted = self._slow.frames[before:]
-                self._slow.frames[before:] = [(AT_END + began, *frame[1:]) for frame in emitted]
-        yield from self._batch(self._slow.table())
-        for talk in talks:
-            self._counts.pop(talk, None)
+    def _frames(self, block: SegmentBlock, over: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        yield from self._talks.run(block)
+        yield from self._talks.end(over)
 
     def _end_share(self) -> Iterator[pa.RecordBatch]:
         if self._talk:
             yield from self._late([self._talk])
-            yield from self._end([self._talk])
+            yield from self._talks.end([self._talk])
         for talk in sorted(self._extras):
             yield from self._late([talk])
-            yield from self._end([talk])
+            yield from self._talks.end([talk])
         self._talk = b""
         self._fragments = ReferenceDecoder()
-
-    def _batch(self, table: FrameTable) -> Iterator[pa.RecordBatch]:
-        if not len(table):
-            return
-        batch = batch_of(table, 1, self._captures, self._options)
-        counts = self._counts
-        frame = np.empty(len(table), np.int64)
-        talks = [talk_of(connection.key)[0] for connection in table.connections]
-        for index, connection in enumerate(table.connection.tolist()):
-            counts[talks[connection]] += 1
-            frame[index] = counts[talks[connection]]
-        arrays = [pa.array(frame), *batch.columns[1:], pa.array(table.released)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=ORDERED_SCHEMA)
 
     def _play(self, rows: pa.RecordBatch) -> None:
         """Put fragments together, all of the run in order, and keep the segments that belong to this share."""
@@ -252,12 +171,6 @@ def _block(
         payload_captured=captured[order],
         payload_length=numbers["length"][order],
     )
-
-
-def _only(block: SegmentBlock, chosen: NDArray[np.int64]) -> SegmentBlock:
-    """Return some segments of a block."""
-    names = ("number", "time_ns", "flow", "seq", "ack", "flags", "payload_offset", "payload_captured", "payload_length")
-    return replace(block, **{name: getattr(block, name)[chosen] for name in names})
 
 
 def _payloads(rows: pa.RecordBatch | None) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:

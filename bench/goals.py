@@ -94,10 +94,10 @@ GOALS: tuple[Goal, ...] = (
 )
 
 
-def verdicts(costs: Costs) -> list[tuple[str, str, str]]:
+def verdicts(costs: Costs, goals: tuple[Goal, ...] = GOALS) -> list[tuple[str, str, str]]:
     """Return title, what was measured, and the mark of every goal."""
     lines = []
-    for goal in GOALS:
+    for goal in goals:
         try:
             measured, good = goal.judge(costs)
         except KeyError as missing:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dissector import headers
 from dissector.headers import HEADER_SIZE
 from dissector.limits import SEGMENT_OVERHEAD
+from dissector.reassembly import shifted
 
 if TYPE_CHECKING:
     from dissector.limits import Limits
@@ -169,6 +170,22 @@ class Framer:
             self._searched += len(self.buffer)
             self._skip(len(self.buffer))
             self.state = State.SEARCH  # what comes next is no longer the very first header
+
+    def shift(self, offsets: int, acked: int) -> None:
+        """Count bytes from elsewhere: those of this direction, and those of the other one that packets acknowledged."""
+        self.position += offsets
+        self.marks = [
+            Mark(mark.offset + offsets, mark.packet, mark.time_ns, shifted(mark.acked, acked)) for mark in self.marks
+        ]
+        frame = self._open
+        if frame is not None:
+            frame.start, frame.end = frame.start + offsets, frame.end + offsets
+            frame.acked = shifted(frame.acked, acked)
+
+    @property
+    def searched(self) -> int | None:
+        """Return how far it was searched for a first frame; None where that has no consequences any more."""
+        return None if self.frames or self.forced else self._searched
 
     def _advance(self, out: list[RawFrame], *, final: bool) -> None:
         while self.buffer:

@@ -62,6 +62,11 @@ def unwrap(number: int, near: int) -> int:
     return forward if forward < _WRAP - OLDEST_BYTES else forward - _WRAP
 
 
+def shifted(acked: int | None, by: int) -> int | None:
+    """Return an acknowledged offset, counted from elsewhere; like any other it is never below 0."""
+    return None if acked is None else max(acked + by, 0)
+
+
 @dataclass(slots=True)
 class Direction:
     """What has been seen of one direction, and what is held until the bytes before it come."""
@@ -133,6 +138,14 @@ class Direction:
         while self.held:
             out += self.give_up()
         return out
+
+    def shift(self, offsets: int, acked: int) -> None:
+        """Count bytes from elsewhere: those of this direction, and those of the other one that it acknowledged."""
+        self.next += offsets
+        self.acked += acked
+        self.held = [
+            each._replace(offset=each.offset + offsets, acked=shifted(each.acked, acked)) for each in self.held
+        ]
 
     def _gap(self, offset: int, length: int) -> Gap:
         self.gaps += 1

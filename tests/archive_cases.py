@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -46,3 +47,14 @@ def write_table(path: Path, batches: Iterable[pa.RecordBatch]) -> Path:
         for batch in batches:
             writer.write_batch(batch)
     return path
+
+
+def rotated(capture: bytes, files: int) -> list[bytes]:
+    """Cut a little-endian pcap into files, as a ring buffer does."""
+    records, at = [], 24
+    while at < len(capture):
+        size = 16 + struct.unpack_from("<I", capture, at + 8)[0]
+        records.append(capture[at : at + size])
+        at += size
+    bounds = [len(records) * number // files for number in range(files + 1)]
+    return [capture[:24] + b"".join(records[bounds[n] : bounds[n + 1]]) for n in range(files)]

@@ -32,13 +32,20 @@ from support import (
     time_of,
 )
 
+from analysis.checkpoints import CHECKPOINTS, NOTES, NOTES_ORDER
+from analysis.numbering import numbered_frames, numbers_of
+from analysis.pieces import fallback_rows, frames_of_piece, known_of
 from analysis.plan import Plan, make_plan
 from analysis.reading import Reading
+from analysis.scouting import scout
 from analysis.segment_rows import ORDER, SEGMENTS, rows_of_part
-from analysis.shares import ORDERED_SCHEMA, ShareDecoder
+from analysis.shares import ShareDecoder
+from analysis.stitching import Stitcher
+from analysis.talks import ORDERED_SCHEMA
 from dissector.capture import Input
 from dissector.frames import SCHEMA
 from dissector.pipeline import FrameReader
+from dissector.run import Options
 
 
 @dataclass(frozen=True)
@@ -272,6 +279,79 @@ def decoded_in_parts(
     decoder = ShareDecoder(plan.captures, shares, reading.options)
     frames = pa.Table.from_batches(decoder.decode(table.to_batches(max_chunksize=batch_rows)), ORDERED_SCHEMA)
     return in_order(frames), plan
+
+
+@dataclass(frozen=True)
+class Stitched:
+    """What reading in pieces gave, and which way it went."""
+
+    frames: pa.Table
+    plan: Plan
+    fallback: set[bytes]
+    """Talks that could not be stitched."""
+    notes: pa.Table
+    checkpoints: pa.Table
+    segments: pa.Table
+    numbered: pa.Table | None
+    """All frames with the numbers that each piece by itself gives them; None: there are talks that nobody counted."""
+
+    @property
+    def shuffled_bytes(self) -> int:
+        """Return the bytes that go from task to task."""
+        return sum(each.nbytes for each in (self.notes, self.checkpoints, self.segments))
+
+
+def decoded_in_pieces(paths: Sequence[str], reading: Reading, *, shares: int = 1, batch_rows: int = 1000) -> Stitched:
+    """Read captures as tasks would: scouts, stitchers, pieces, and the shuffle of what can't be stitched."""
+    plan, options = make_plan(paths, reading), reading.options
+    scouted = [batch for number, piece in enumerate(plan.pieces) for batch in scout(number, piece, options, shares)]
+    notes = _sorted(pa.Table.from_batches(scouted, NOTES), NOTES_ORDER)
+    stitched = Stitcher(shares, options).stitch(notes.to_batches(max_chunksize=batch_rows))
+    checkpoints = _sorted(pa.Table.from_batches(stitched, CHECKPOINTS), ("piece",))
+    frames: list[pa.RecordBatch] = []
+    rows: list[pa.RecordBatch] = []
+    fallback: set[bytes] = set()
+    numbers = []
+    for known in known_of(checkpoints.to_batches(max_chunksize=batch_rows)):
+        piece = plan.pieces[known.number]
+        numbers.append(known.number)
+        fallback |= known.fallback
+        rows += fallback_rows(piece, known, shares)
+        frames += frames_of_piece(piece, known, plan.captures, options)
+    assert numbers == list(range(len(plan.pieces)))
+    segments = _sorted(pa.Table.from_batches(rows, SEGMENTS), ORDER)
+    decoder = ShareDecoder(plan.captures, shares, options)
+    frames += decoder.decode(segments.to_batches(max_chunksize=batch_rows))
+    whole = pa.Table.from_batches(frames, ORDERED_SCHEMA)
+    numbered = _numbered(plan, checkpoints, options)
+    return Stitched(in_order(whole), plan, fallback, notes, checkpoints, segments, numbered)
+
+
+def _numbered(plan: Plan, checkpoints: pa.Table, options: Options) -> pa.Table | None:
+    """Decode every piece by itself once more, with the numbers of the run."""
+    rows = zip(*(checkpoints[name].to_pylist() for name in ("piece", "kind", "body")), strict=True)
+    numbers = numbers_of(len(plan.pieces), rows)
+    if numbers is None:
+        return None
+    found = [
+        batch
+        for known in known_of(checkpoints.to_batches())
+        for batch in numbered_frames(plan.pieces[known.number], known, numbers, plan.captures, options)
+    ]
+    table = pa.Table.from_batches(found, SCHEMA).sort_by("frame")
+    assert table["frame"].to_pylist() == list(range(1, numbers.frames + 1))
+    return table
+
+
+def _sorted(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in names]).combine_chunks()
+
+
+def assert_same(found: pa.Table, expected: pa.Table) -> None:
+    """Compare all rows; say which one is the first that differs, as a comparison of all would take minutes to print."""
+    for one, other in zip(found.to_pylist(), expected.to_pylist(), strict=False):
+        assert one == other
+    assert len(found) == len(expected)
 
 
 def in_order(frames: pa.Table) -> pa.Table:

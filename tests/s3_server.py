@@ -11,13 +11,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
-
-_DATE = "2024-01-01T00:00:00.000Z"
 
 
 @dataclass
@@ -27,6 +26,7 @@ class Served:
     port: int
     largest: int = 0  #: bytes of the largest single answer
     requests: list[str] = field(default_factory=list)
+    refuses: str = ""  #: whatever has this in its name may not be read
 
     @property
     def query(self) -> str:
@@ -53,6 +53,9 @@ def s3_server(folder: Path) -> Iterator[Served]:
         def _serve(self) -> None:
             parts = urlsplit(self.path)
             served.requests.append(f"{self.command} {self.path}")
+            if served.refuses and served.refuses in self.path:
+                self._answer(403, _error("AccessDenied"))
+                return
             bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
             target = folder / bucket / key
             if not key:
@@ -71,6 +74,7 @@ def s3_server(folder: Path) -> Iterator[Served]:
                 data = file.read(last - first + 1) if self.command == "GET" else b""
             served.largest = max(served.largest, len(data))
             headers = {"Content-Type": "application/octet-stream", "ETag": '"0"', "Accept-Ranges": "bytes"}
+            headers["Last-Modified"] = formatdate(int(target.stat().st_mtime), usegmt=True)
             if asked:
                 headers["Content-Range"] = f"bytes {first}-{last}/{size}"
             self._answer(206 if asked else 200, data, headers, length=last - first + 1)
@@ -90,9 +94,12 @@ def s3_server(folder: Path) -> Iterator[Served]:
                 if delimiter and delimiter in rest:
                     folders.add(prefix + rest[: rest.index(delimiter) + 1])
                 else:
-                    size = (root / key).stat().st_size
-                    head = f"<Key>{escape(key)}</Key><LastModified>{_DATE}</LastModified><ETag>0</ETag>"
-                    rows.append(f"<Contents>{head}<Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>")
+                    status = (root / key).stat()
+                    # To the millisecond, as some servers do it: a single object's answer is to the second.
+                    changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="milliseconds")
+                    head = f"<Key>{escape(key)}</Key><LastModified>{changed[:-6]}Z</LastModified><ETag>0</ETag>"
+                    size = f"<Size>{status.st_size}</Size>"
+                    rows.append(f"<Contents>{head}{size}<StorageClass>STANDARD</StorageClass></Contents>")
             rows += [f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in sorted(folders)]
             head = f"<Name>{escape(bucket)}</Name><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(rows)}</KeyCount>"
             body = f"{head}<MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{''.join(rows)}"
@@ -105,7 +112,6 @@ def s3_server(folder: Path) -> Iterator[Served]:
             self.send_response(status)
             for name, value in (headers or {}).items():
                 self.send_header(name, value)
-            self.send_header("Last-Modified", formatdate(0, usegmt=True))
             self.send_header("Content-Length", str(len(data) if length is None else length))
             self.end_headers()
             if self.command == "GET":

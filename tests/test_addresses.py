@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from parts_support import decoded_at_once, decoded_in_parts, packed, pcap_file, pcapng_file
 from s3_server import Served, s3_server
 from support import SERVER, Conversation, mutation
 
+from analysis import addresses
 from analysis.addresses import find
 from analysis.plan import make_plan
 from analysis.reading import Reading
@@ -106,3 +108,20 @@ def test_local_files_by_address(bucket: Path) -> None:
 def test_an_address_that_nothing_opens() -> None:
     with pytest.raises(InputError, match="no file system opens this"):
         find(["gopher://host/a.pcap"])
+
+
+def test_what_a_file_system_says_is_cut_to_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> None:
+        raise OSError("no library for someone:anything@host\nnot here\nnor there")
+
+    monkeypatch.setattr(addresses, "fs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=refuse)))
+    with pytest.raises(InputError) as raised:
+        find(["hdfs://someone:anything@host/a.pcap"])
+    assert str(raised.value) == "hdfs://host: no file system opens this: no library for host"
+
+
+def test_names_that_may_be_shown() -> None:
+    assert addresses.shown("s3://someone:anything@traces/a/b.pcap?region=x") == "s3://traces/a/b.pcap"
+    assert addresses.shown("/a/b.pcap") == "/a/b.pcap"
+    assert addresses.local_name("file:///a/b%20c?.pcap") == "/a/b c?.pcap"
+    assert addresses.local_name("s3://a/b") is None

@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from archive_cases import read, with_ring, write_table
+from archive_cases import read
 from pyspark.sql import SparkSession
 
-from analysis.archive.checking import OUTCOMES, checks, findings_of, outcomes, parts
+from analysis.archive import ringwise
+from analysis.archive.bundles import bundled
+from analysis.archive.checking import OUTCOMES, checks, findings_of, outcomes, tallies_of
+from analysis.archive.ordered import frames_in_order
+from analysis.archive.ringwise import check_ring
 from analysis.checker import Checker
 from analysis.formats import row_of
 from analysis.rules import RULES
+from dissector.frames import SCHEMA
 
 Row = dict[str, Any]
 
@@ -24,21 +30,34 @@ def library(root: Path) -> list[Path]:
     return sorted(path for path in (root / "captures").rglob("*") if path.suffix in (".pcap", ".pcapng"))
 
 
+Library = tuple[dict[str, list[Path]], dict[str, Checker]]
+
+
 @pytest.fixture(scope="module")
-def expected(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Checker]]:
-    """All frames in one file, and what the checker says of each capture by itself."""
+def expected(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """Every capture as a ring in two files, and what the checker says of it."""
+    folder = tmp_path_factory.mktemp("library")
+    rings: dict[str, list[Path]] = {}
     checkers: dict[str, Checker] = {}
+    for path in library(repo_root):
+        ring = path.relative_to(repo_root).as_posix()
+        checker = checkers[ring] = Checker()
+        batches = read(path)
+        for batch in batches:
+            checker.fold(batch)
+        checker.finish()
+        rings[ring] = in_files(pa.Table.from_batches(batches, SCHEMA), folder / f"{len(rings)}")
+    return rings, checkers
 
-    def batches() -> Any:
-        for path in library(repo_root):
-            ring = path.relative_to(repo_root).as_posix()
-            checker = checkers[ring] = Checker()
-            for batch in read(path):
-                checker.fold(batch)
-                yield with_ring(batch, ring)
-            checker.finish()
 
-    return write_table(tmp_path_factory.mktemp("library") / "frames.parquet", batches()), checkers
+def in_files(frames: pa.Table, place: Path) -> list[Path]:
+    """Write frames to two files that overlap, as those of neighbouring days may."""
+    number = frames.column("frame").to_numpy()
+    later = (number * 7919 % 1000 / 1000 + number / max(len(number), 1)) > 1
+    paths = [place.with_suffix(f".{day}.parquet") for day in (1, 2)]
+    for path, mask in zip(paths, (~later, later), strict=True):
+        pq.write_table(frames.filter(pa.array(mask)), path)
+    return paths
 
 
 def plain(row: Row) -> Row:
@@ -49,12 +68,10 @@ def plain(row: Row) -> Row:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_findings_are_those_of_the_command_line(
-    spark: SparkSession, expected: tuple[Path, dict[str, Checker]], tmp_path: Path
-) -> None:
-    path, checkers = expected
+def test_findings_are_those_of_the_command_line(spark: SparkSession, expected: Library, tmp_path: Path) -> None:
+    rings, checkers = expected
     told = str(tmp_path / "outcomes")
-    outcomes(spark.read.parquet(str(path))).write.parquet(told)
+    outcomes(spark, rings, {ring: 1 + place % 3 for place, ring in enumerate(rings)}).write.parquet(told)
     rows = spark.read.parquet(told)
     found: dict[str, list[Row]] = {ring: [] for ring in checkers}
     for row in findings_of(rows).collect():
@@ -64,7 +81,7 @@ def test_findings_are_those_of_the_command_line(
         assert sorted(found[ring], key=lambda row: row["id"]) == wanted, ring
     assert sum(map(len, found.values())) > 200
     checked: Counter[tuple[str, ...]] = Counter()
-    for row in rows.where("tally is not null").select("ring", "tally.*").toLocalIterator():
+    for row in tallies_of(rows).where("unknown is not null").toLocalIterator():
         checked[row["ring"], row["rule"], "checked"] += row["checked"]
         checked[row["ring"], row["rule"], "violated"] += row["violated"]
         checked.update({(row["ring"], row["rule"], each["reason"]): each["count"] for each in row["unknown"]})
@@ -75,32 +92,105 @@ def test_findings_are_those_of_the_command_line(
             assert all(checked[ring, rule, reason] == count for reason, count in tally.unknown.items())
 
 
-def test_a_batch_is_cut_at_its_rings() -> None:
-    batch = pa.RecordBatch.from_pydict({"ring": ["a", "a", "b", "c", "c"], "frame": [1, 2, 1, 1, 2]})
-    assert [(ring, part.column("frame").to_pylist()) for ring, part in parts(batch)] == [
-        ("a", [1, 2]),
-        ("b", [1]),
-        ("c", [1, 2]),
-    ]
-    assert list(parts(batch.slice(0, 0))) == []
+def findings(checker: Checker) -> list[Row]:
+    return [row_of(finding) for finding in checker.findings]
 
 
 @pytest.mark.parametrize("rows", [1, 7, 10_000])
-def test_however_the_frames_of_a_task_are_cut(repo_root: Path, rows: int) -> None:
+def test_however_frames_are_bundled(repo_root: Path, tmp_path: Path, rows: int) -> None:
     """One task with two rings of the same capture: connections of the same id do not get in each other's way."""
     batches = read(repo_root / "captures" / "09_feed_real_consumer.pcap")
-    both = [with_ring(batch, ring) for ring in ("a", "b") for batch in batches]
-    table = pa.Table.from_batches(both)
-    made = checks([rule.id for rule in RULES])(iter(table.combine_chunks().to_batches(max_chunksize=rows)))
+    paths = in_files(pa.Table.from_batches(batches), tmp_path / "frames")
+    dealt = [batch for ring in ("a", "b") for path in paths for batch in bundled(path, ring, 1, rows)]
+    bundles = pa.Table.from_batches(dealt).sort_by([(name, "ascending") for name in ("ring", "share", "first_frame")])
+    made = checks([rule.id for rule in RULES])(iter(bundles.to_batches(max_chunksize=3)))
     found = pa.Table.from_batches(made, OUTCOMES).to_pylist()
     by_ring = {ring: [row["finding"] for row in found if row["ring"] == ring and row["finding"]] for ring in ("a", "b")}
+    wanted = findings(checked(batches))
+    assert len(wanted) > 10
+    assert by_ring == {"a": wanted, "b": wanted}
+
+
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
+def test_files_are_read_in_the_order_of_the_run(repo_root: Path, tmp_path: Path, rows: int) -> None:
+    batches = read(repo_root / "captures" / "09_feed_real_consumer.pcap")
+    table = pa.Table.from_batches(batches)
+    paths = in_files(table, tmp_path / "frames")
+    pq.write_table(table.slice(0, 0), tmp_path / "empty.parquet")
+    found = list(frames_in_order([*reversed(paths), tmp_path / "empty.parquet"], ["frame", "connection"], rows))
+    assert pa.Table.from_batches(found).equals(table.select(["frame", "connection"]))
+    assert all(batch.num_rows <= rows for batch in found)
+    pq.write_table(table.take(list(range(table.num_rows))[::-1]), tmp_path / "backwards.parquet")
+    with pytest.raises(ValueError, match="not in the order"):
+        list(frames_in_order([tmp_path / "backwards.parquet"], ["frame"], rows))
+
+
+def test_a_ring_by_itself(repo_root: Path, tmp_path: Path) -> None:
+    """What a task writes of a whole ring is what the checker says."""
+    batches = read(repo_root / "captures" / "09_feed_real_consumer.pcap")
+    names = check_ring(tmp_path, "r", in_files(pa.Table.from_batches(batches), tmp_path / "frames"))
+    written = {Path(name).parts[0]: pq.read_table(tmp_path / name, partitioning=None).to_pylist() for name in names}
+    checker = checked(batches)
+    assert written["findings"] == findings(checker)
+    told = {row["rule"]: row for row in written["summary"]}
+    assert {rule for rule, tally in checker.tallies.items() if tally.checked} == told.keys()
+    for rule, row in told.items():
+        tally = checker.tallies[rule]
+        assert (row["checked"], row["held"], row["violated"]) == (tally.checked, tally.held, tally.violated)
+        assert {each["reason"]: each["count"] for each in row["unknown"]} == tally.unknown
+        assert row["findings"] == sum(finding.rule == rule for finding in checker.findings)
+
+
+def checked(batches: list[pa.RecordBatch]) -> Checker:
     checker = Checker()
     for batch in batches:
         checker.fold(batch)
     checker.finish()
-    wanted = [row_of(finding) for finding in checker.findings]
-    assert len(wanted) > 10
-    assert by_ring == {"a": wanted, "b": wanted}
+    return checker
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_findings_beyond_the_limit_are_counted(spark: SparkSession, repo_root: Path, tmp_path: Path) -> None:
+    """Every task keeps up to the limit; what is too much of their sum is counted as if there were one task."""
+    batches = read(repo_root / "captures" / "09_feed_real_consumer.pcap")
+    paths = in_files(pa.Table.from_batches(batches), tmp_path / "frames")
+    told = str(tmp_path / "outcomes")
+    outcomes(spark, {"r": paths}, {"r": 3}, limit=2).write.parquet(told)
+    rows = spark.read.parquet(told)
+    sums = tallies_of(rows, limit=2).groupBy("rule").sum("violated", "unlisted").collect()
+    kept = findings_of(rows, limit=2).groupBy("rule").agg({"*": "count", "echoes": "sum"}).collect()
+    listed = {row["rule"]: row["count(1)"] + row["sum(echoes)"] for row in kept}
+    assert any(row["sum(unlisted)"] for row in sums)
+    assert all(row["count(1)"] <= 2 for row in kept)
+    for row in sums:
+        assert row["sum(violated)"] == listed.get(row["rule"], 0) + row["sum(unlisted)"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "whole", "shares"),
+    [
+        ({"a": 50, "b": 60, "c": 10}, 1, ["b", "a", "c"], {}),
+        ({"a": 50, "b": 60, "c": 10}, 2, ["c"], {"b": 4, "a": 4}),
+        ({"a": 900, "b": 100}, 4, ["b"], {"a": 16}),
+    ],
+)
+def test_which_rings_are_shared_out(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: dict[str, int],
+    cores: int,
+    whole: list[str],
+    shares: dict[str, int],
+) -> None:
+    """More than half of a core's part is too much: 60 of 120 for one core, 30 for two; 125 of 1,000 for four."""
+    monkeypatch.setattr(ringwise, "_SMALL_BYTES", 1)
+    for ring, size in sizes.items():
+        place = tmp_path / "frames" / "day=2026-11-16" / f"ring={ring}"
+        place.mkdir(parents=True)
+        (place / "x.parquet").write_bytes(b"x" * size)
+        (place / "_hidden.parquet").write_bytes(b"x" * 1000)
+    assert ringwise.dealt(ringwise.rings_below(tmp_path), cores) == (whole, shares)
 
 
 def test_every_part_of_a_ring_is_a_run_of_its_own(repo_root: Path) -> None:

@@ -18,10 +18,16 @@ from analysis.archive import manifest
 from analysis.archive.packing import make_zip
 from analysis.inspection import check
 from analysis.java import find_java
+from dissector import cli
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-MEMORY = "512m"  #: of an executor; Spark keeps 300 MB of it for itself
+#: Of an executor; Spark keeps 300 MB of it for itself, and a fifth of the rest, 40 MB, is for all that its tasks hold.
+MEMORY, FRACTION = "512m", "0.2"
+#: Of the Python processes of an executor, programs and libraries included: no more than this can be mapped.
+PYTHON_MEMORY = "1g"
+#: One connection of so many frames: 51 MB of packets, which is more than an executor can hold.
+GIANT_FRAMES = 100_000
 NAMES = ("SEQ-0*.pcapng", "SNP-0*.pcapng", "OPQ-0*.pcapng")
 
 
@@ -64,7 +70,7 @@ class Cluster:
         return self.start(name, program, f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *words)
 
     def worker(self, name: str) -> subprocess.Popen[bytes]:
-        words = ("--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(self.folder / name), self.master)
+        words = ("--webui-port", "0", "-c", "1", "-m", "2g", "-d", str(self.folder / name), self.master)
         return self.daemon(name, "worker.Worker", *words)
 
     @staticmethod
@@ -106,12 +112,19 @@ def await_(happened: object, seconds: float = 120) -> None:
 def test_a_worker_dies_and_the_result_is_the_same(cluster: Cluster, tmp_path: Path, repo_root: Path) -> None:
     captures = sorted(path for name in NAMES for path in (repo_root / "captures" / "broken").glob(name))
     assert len(captures) > 20
+    giant = tmp_path / "giant.pcap"
+    words = ["generate", "bulk", "--connections", "1", "--frames", str(GIANT_FRAMES), "-o", str(giant)]
+    assert cli.main(words) == 0
+    assert giant.stat().st_size > 48 << 20
+    captures.append(giant)
     archive = tmp_path / "archive"
     doomed = cluster.worker("worker1")
     cluster.worker("worker2")
     script = make_zip(str(tmp_path / "uprscope.zip"))
     settings = {
         "spark.executor.memory": MEMORY,
+        "spark.memory.fraction": FRACTION,
+        "spark.executor.pyspark.memory": PYTHON_MEMORY,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.sql.shuffle.partitions": "4",

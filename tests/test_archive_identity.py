@@ -17,6 +17,7 @@ from checking import clean
 from pyspark.sql import SparkSession
 
 from analysis.archive import identity
+from analysis.archive.spans import placed
 from analysis.archive.versions import VERSION, versions
 from analysis.findings import Finding
 from dissector.generate.conversation import Conversation
@@ -135,7 +136,8 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     frames = spark.read.parquet(str(write_table(folder / "frames.parquet", batches)))
     named = spark.createDataFrame(sorted(set(connections)), "ring string, connection string, bucket string")
     told = str(folder / "roots")
-    identity.roots(frames, named).write.parquet(told)
+    shown = versions(frames, named)
+    identity.roots(identity.compared(placed(shown, None))).write.parquet(told)
     roots = spark.read.parquet(told)
     sums = {row["bucket"]: row for row in roots.groupBy("bucket").sum("checked", "undecided").collect()}
     assert sums["two taps"]["sum(checked)"] > 40
@@ -147,7 +149,6 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     for finding in identity.findings(frames, named, roots.where("violated > 0")):
         number = Path(finding.guilty.capture).parent.name
         made[CASES[int(number)].name].append(finding)
-    shown = versions(frames, named)
     assert not shown.where("branch is not null").select(*VERSION).where("by_seqno is null").head(1)
     return made
 

@@ -6,14 +6,13 @@ import contextlib
 import io
 import re
 import runpy
-import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from archive_cases import write_capture
+from archive_cases import rotated, write_capture
 from checking import captured, clean
 from pyspark.sql import SparkSession
 
@@ -38,17 +37,6 @@ NAMES = (
     "clean/flow-control.pcapng",
     "09_feed_real_consumer.pcap",
 )
-
-
-def rotated(capture: bytes, files: int) -> list[bytes]:
-    """Cut a little-endian pcap into files, as a ring buffer does."""
-    records, at = [], 24
-    while at < len(capture):
-        size = 16 + struct.unpack_from("<I", capture, at + 8)[0]
-        records.append(capture[at : at + size])
-        at += size
-    bounds = [len(records) * number // files for number in range(files + 1)]
-    return [capture[:24] + b"".join(records[bounds[n] : bounds[n + 1]]) for n in range(files)]
 
 
 def rows(spark: SparkSession, archive: Path, name: str, ring: str | None = None) -> list[Row]:
@@ -174,11 +162,14 @@ def commanded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, rep
     return Commanded(archive, status, out.getvalue(), err.getvalue())
 
 
-def test_the_command(commanded: Commanded) -> None:
+def test_the_command(commanded: Commanded, repo_root: Path) -> None:
     assert commanded.status == 1
     assert "SEQ-01" in commanded.out
     assert "SNP-02" in commanded.out
     assert "of 5 rings 5 read now, 0 as before." in commanded.out
+    # Some are in one directory: with --separate they are rings of their own all the same.
+    entries = manifest.read(commanded.archive).rings.values()
+    assert sorted(entry.place for entry in entries) == sorted(str(repo_root / "captures" / name) for name in NAMES)
     assert "reading 5 rings" in commanded.err
 
 

@@ -53,7 +53,7 @@ def test_names_that_stand_for_nothing(tmp_path: Path, name: str, monkeypatch: py
 
 def contents(*names: str) -> Manifest:
     entry = Entry("/somewhere", (Capture("/somewhere/a.pcap", 5, 7),), [*names], 10, 2, 1, 1)
-    return Manifest("me", {"r1": entry}, ["findings/ring=across/x.parquet"], "state")
+    return Manifest("me", {"r1": entry}, ["findings/ring=across/x.parquet"], {"r1": "state"})
 
 
 def test_a_manifest_comes_back_as_it_went(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_manifest_comes_back_as_it_went(tmp_path: Path) -> None:
     assert manifest.read(tmp_path / "nowhere") == Manifest()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"form": 99}', '{"form": 1, "rings": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"form": 99}', '{"form": 1, "rings": 3}', '{"form": 2, "rings": 3}'])
 def test_what_is_no_manifest(tmp_path: Path, text: str) -> None:
     (tmp_path / manifest.NAME).write_text(text)
     with pytest.raises(UsageError):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from parts_support import decoded_at_once, fragmented, in_order, packed, pcap_file, pcapng_file, write
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from s3_server import s3_server
 from support import CLIENT, SERVER, Conversation, Ends, mutation, noop
@@ -95,11 +95,6 @@ def test_what_is_no_capture_is_left_out_or_ends_the_reading(
     assert reader.load(f"{tmp_path}/*.pcap").count() == len(decoded_at_once([files[0]], Reading()))
     with pytest.raises(PythonException, match=r"bad\.pcap: not a capture"):
         reader.option("mode", "failfast").load(f"{tmp_path}/*.pcap").count()
-
-
-def test_split_bytes_are_for_archives(spark: SparkSession, files: list[str]) -> None:
-    with pytest.raises(AnalysisException, match="read_frames"):
-        spark.read.format("upr").option("splitBytes", "5000").load(files[0]).count()
 
 
 @pytest.mark.timeout(120)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from analysis.addresses import Elsewhere
 from analysis.archive.parts import Parts
 from analysis.archive.tables import CONNECTIONS, FRAMES, QUARANTINE, STREAMS
-from dissector.capture import CaptureReader, Input
+from dissector.capture import CaptureReader
 from dissector.pipeline import FrameReader
 from dissector.summary.roster import Roster, forget
 from dissector.summary.rows import ConnectionRows, stream_rows
@@ -26,8 +26,10 @@ from dissector.summary.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from analysis.archive.rings import Ring
+    from dissector.capture import Input
     from dissector.connections import Connection
     from dissector.run import Options, Report
     from dissector.summary.roster import Member
@@ -64,15 +66,18 @@ def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: Options)
 def ingest(folder: Path, ring: Ring, options: Options) -> dict[str, Any]:
     """Read a ring; return a row of :data:`RESULT`. A file that can't be read is left out, with its reason."""
     notes: dict[str, str] = {}
-    inputs = [Input(capture.path, Path(capture.path)) for capture in ring.captures]
+    inputs = [capture.input() for capture in ring.captures]
     usable = [each for each in inputs if not _refused(each, notes)]
     while True:
         parts = Parts(folder, ring.id, uuid.uuid4().hex[:12])
         try:
             result = _read(usable, options, parts)
             break
-        except Exception as error:  # noqa: BLE001 - whatever a file does to the reader, the others must get through
+        except Exception as error:
+            # Whatever a file does to the reader, the others must get through.
             parts.abandon()
+            if _unreachable(usable, error):
+                raise
             guilty = _guilty(usable, options, notes) or _blame(usable, notes, error)
             usable = [each for each in usable if each not in guilty]
     report, connections = result
@@ -114,10 +119,19 @@ def _refused(each: Input, notes: dict[str, str]) -> bool:
     """Tell whether a file can't be used at all, and note why."""
     try:
         CaptureReader(each, chunk_bytes=_PEEK_BYTES).close()
-    except Exception as error:  # noqa: BLE001 - as above
+    except Exception as error:
+        if _unreachable([each], error):
+            raise
         notes[each.name] = _reason(each, error)
         return True
     return False
+
+
+def _unreachable(inputs: Sequence[Input], error: Exception) -> bool:
+    """Tell whether it is not a file that is bad but the way to it: then nothing is known of it, and the task fails."""
+    elsewhere = any(isinstance(each, Elsewhere) for each in inputs)
+    why = error if isinstance(error, OSError) else error.__cause__
+    return elsewhere and isinstance(why, OSError) and not isinstance(why, FileNotFoundError)
 
 
 def _guilty(inputs: Sequence[Input], options: Options, notes: dict[str, str]) -> list[Input]:
@@ -127,7 +141,9 @@ def _guilty(inputs: Sequence[Input], options: Options, notes: dict[str, str]) ->
         try:
             for _ in FrameReader([each], options):
                 pass
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:
+            if _unreachable([each], error):
+                raise
             notes[each.name] = _reason(each, error)
             guilty.append(each)
     return guilty

@@ -10,19 +10,17 @@ import hashlib
 import shutil
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.archive import identity, manifest, staging, store, watching
-from analysis.archive.checking import findings_of, outcomes
+from analysis.archive import comparison, manifest, ringwise, staging, store, watching
+from analysis.archive.checking import findings_of, outcomes, tallies_of
 from analysis.archive.ingest import RESULT, ingests
 from analysis.archive.manifest import Entry, Manifest
 from analysis.archive.parts import uncover
 from analysis.archive.rings import Capture, find, rings
 from analysis.archive.summing import summary
-from analysis.archive.tables import ACROSS, CONNECTIONS, FINDINGS, FRAMES, QUARANTINE, SUMMARY
+from analysis.archive.tables import FINDINGS, QUARANTINE, SPANS, SUMMARY
 from analysis.arrow_map import map_in_arrow, spark_schema
-from analysis.checker import MAX_FINDINGS
 from analysis.rules import GLOBAL_RULES, RULES
 from dissector import __version__
 from dissector.errors import InputError
@@ -30,15 +28,11 @@ from dissector.run import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from analysis.archive.rings import Ring
-
-_TALLIES = (
-    "ring string, rule string, checked bigint, violated bigint, unlisted bigint, "
-    "unknown array<struct<reason: string, count: bigint>>"
-)
 
 #: Small rings share a task until it has so much to read.
 _TASK_BYTES = 64 << 20
@@ -85,7 +79,7 @@ def run(
                 raise
         outcome.gone = len({each.path for each in known} - _paths(outcome.manifest))
         outcome.kept = len(outcome.manifest.rings) - len(changed)
-        if outcome.manifest.across_of != _state(outcome.manifest):
+        if outcome.manifest.across_of != _states(outcome.manifest):
             outcome.manifest = _compare(spark, archive, outcome.manifest)
     return outcome
 
@@ -93,13 +87,21 @@ def run(
 def _still(given: Sequence[Capture], known: Sequence[Capture], *, redo: bool) -> list[Capture]:
     """Add to the given captures those of their rings, or of all, that were read before and are still there."""
     found = {each.path: each for each in given}
-    touched = {str(Path(path).parent) for path in found}
+    touched = {each.place: each for each in given}
+    beside = {_system_of(each.path): each for each in given}
     for each in known:
-        if each.path not in found and (redo or str(Path(each.path).parent) in touched):
-            now = Capture.of(each.path)
+        if each.path not in found and (redo or each.place in touched):
+            # What it takes to look there is in no manifest: it is that of the captures that were given.
+            now = Capture.of(each.path, near=beside.get(_system_of(each.path)))
             if now is not None:
                 found[each.path] = now
     return list(found.values())
+
+
+def _system_of(path: str) -> str:
+    """Return the beginning of an address: scheme and host; nothing for a local path."""
+    scheme, separator, rest = path.partition("://")
+    return f"{scheme}{separator}{rest.partition('/')[0]}" if separator else ""
 
 
 def _held(before: Manifest, ring: Ring) -> bool:
@@ -151,42 +153,31 @@ def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: Opt
 
 
 def _check(spark: SparkSession, folder: Path) -> None:
-    frames = store.read(spark, folder, FRAMES)
-    told = (folder / "_outcomes").as_uri()
-    outcomes(frames).write.parquet(told)  # once: findings and tallies come of the same tasks
+    there = ringwise.rings_below(folder)
+    whole, shares = ringwise.dealt(there, spark.sparkContext.defaultParallelism)
+    ringwise.check_rings(spark, folder, there, whole)
+    if not shares:
+        return
+    told = store.uri(folder / "_outcomes")
+    large = {name: there[name] for name in shares}
+    outcomes(spark, large, shares).write.parquet(told)  # once: findings and tallies come of the same tasks
     found = spark.read.parquet(told)
-    store.write(findings_of(found), folder, FINDINGS)
-    tallies = found.where("tally is not null").select("ring", "tally.*")
-    store.write(summary(tallies, store.read(spark, folder, FINDINGS)), folder, SUMMARY)
+    kept = findings_of(found)
+    store.write(kept, folder, FINDINGS)
+    store.write(summary(tallies_of(found), kept), folder, SUMMARY)
 
 
 def _compare(spark: SparkSession, archive: Path, before: Manifest) -> Manifest:
-    """Check the rules that look at everything there is."""
+    """Check the rules that look at everything there is, as far as what has changed can concern them."""
     folder = staging.begin(archive, uuid.uuid4().hex[:12])
-    frames, connections = (store.read(spark, archive, table) for table in (FRAMES, CONNECTIONS))
-    told = (folder / "_roots").as_uri()
+    states = _states(before)
+    move = comparison.Move.between(before.across_of, states)
     with watching.step(spark.sparkContext, "comparing connections"):
-        identity.roots(frames, connections).write.parquet(told)
-        roots = spark.read.parquet(told)
-        broken = roots.where("violated > 0").orderBy("bucket", "vbucket", "branch").limit(MAX_FINDINGS)
-        if broken.head(1):
-            store.write_findings(identity.findings(frames, connections, broken), folder, ACROSS)
-        store.write(summary(_tally(roots, broken), store.read(spark, folder, FINDINGS)), folder, SUMMARY)
-    after = dataclasses.replace(before, across=staging.staged(folder), across_of=_state(before))
-    staging.commit(archive, folder, before.across, after)
+        comparison.compare(spark, archive, folder, move)
+    kept = [name for name in before.across if name.startswith(f"{SPANS.name}/") and _ring_of(name) in move.stayed]
+    after = dataclasses.replace(before, across=[*kept, *staging.staged(folder)], across_of=states)
+    staging.commit(archive, folder, sorted({*before.across} - {*kept}), after)
     return after
-
-
-def _tally(roots: DataFrame, broken: DataFrame) -> DataFrame:
-    """Sum branches up to the tally of their rule."""
-    spark = roots.sparkSession
-    names = ("checked", "undecided", "violated")
-    checked, undecided, violated = roots.selectExpr(*(f"coalesce(sum({name}), 0L)" for name in names)).collect()[0]
-    listed = broken.selectExpr("coalesce(sum(violated), 0L)").collect()[0][0]
-    unknown = [("setup", undecided)] if undecided else []
-    return spark.createDataFrame(
-        [(ACROSS, identity.RULE.id, checked + undecided, violated, violated - listed, unknown)], _TALLIES
-    )
 
 
 def _nothing(spark: SparkSession, folder: Path, count: int) -> str:
@@ -210,7 +201,11 @@ def _made_by(options: Options, *, separate: bool) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _state(contents: Manifest) -> str:
-    """Return what tells whether the rings are still the same."""
-    text = repr((contents.made_by, sorted((name, entry.captures) for name, entry in contents.rings.items())))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+def _states(contents: Manifest) -> dict[str, str]:
+    """Return of each ring what tells whether it is still the same."""
+    states = {}
+    for name, entry in sorted(contents.rings.items()):
+        captures = [(each.path, each.size, each.mtime_ns) for each in entry.captures]
+        text = repr((contents.made_by, captures))
+        states[name] = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+    return states

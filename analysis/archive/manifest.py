@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "manifest.json"
-FORM = 1
+FORM = 2
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Manifest:
     made_by: str = ""  #: what decides about the rows beside the captures: release, options, rules
     rings: dict[str, Entry] = field(default_factory=dict)
     across: list[str] = field(default_factory=list)  #: files of the rules that look at all rings
-    across_of: str = ""  #: state of the rings that these were made of
+    across_of: dict[str, str] = field(default_factory=dict)  #: state of each ring that these were made of
 
     def dumps(self) -> str:
         """Return it as text."""
@@ -66,7 +66,7 @@ class Manifest:
             if document["form"] != FORM:
                 raise UsageError(f"{name}: of a form that this release does not know; choose another folder")
             entries = {key: _entry(entry) for key, entry in document["rings"].items()}
-            return cls(document["made_by"], entries, document["across"], document["across_of"])
+            return cls(document["made_by"], entries, document["across"], dict(document["across_of"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{name}: is no manifest of an archive") from error
 

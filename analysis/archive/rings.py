@@ -1,7 +1,8 @@
 """Which captures there are, and which of them hang together.
 
-Knows paths, sizes and times of change; must not look into a file, as there may be a million of them. A ring is the unit
-of reading: connections go on across its files. By default that is a directory; on request every file stands alone.
+Knows paths, addresses, sizes and times of change; must not look into a file, as there may be a million of them. A ring
+is the unit of reading: connections go on across its files. By default that is a directory; on request every file stands
+alone. A capture elsewhere is known by its address without user, password and options: these are of one run.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ import glob
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.addresses import Address, beside, local_name, remote, shown, usual
+from dissector.capture import Input
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from analysis.addresses import Listed
 
 #: Files that are taken up in directories. Whatever is named, or matches a given pattern, is taken up anyway.
 _LOOKS = re.compile(r"\.(pcap|pcapng|cap|dmp|ntar)([.\-_]?\d+)?(\.(gz|zst|zstd|lz4|bz2|xz))?$", re.IGNORECASE)
@@ -28,17 +33,30 @@ class Capture:
     """A file, and what tells whether it is still the same."""
 
     path: str
+    """Of a file elsewhere its address."""
     size: int
     mtime_ns: int
+    #: How to open it, with whatever that takes: not to be kept, and not to be shown.
+    address: Address | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, path: str) -> Capture | None:
-        """Look a file up; None: it is not there, or no file."""
-        try:
-            status = Path(path).stat()
-        except OSError:
-            return None
-        return cls(path, status.st_size, status.st_mtime_ns)
+    def of(cls, path: str, *, near: Capture | None = None) -> Capture | None:
+        """Look a file up, one elsewhere by the means of another there; None: it is not there, or no file."""
+        if not is_elsewhere(path):
+            address, elsewhere = Address(path, "", path), False
+        else:
+            address, elsewhere = beside(path, near.address if near is not None else None), True
+        looked = address.look()
+        return cls(path, looked.size, looked.mtime_ns, address if elsewhere else None) if looked is not None else None
+
+    @property
+    def place(self) -> str:
+        """Return the directory."""
+        return self.path.rpartition("/")[0] if is_elsewhere(self.path) else str(Path(self.path).parent)
+
+    def input(self) -> Input:
+        """Return what readers take."""
+        return Input(self.path, Path(self.path)) if self.address is None else self.address.input(settled=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +78,23 @@ def ring_id(place: str) -> str:
     return f"r{hashlib.blake2b(place.encode(errors='surrogateescape'), digest_size=6).hexdigest()}"
 
 
+def is_elsewhere(path: str) -> bool:
+    """Tell whether this is the address of a capture elsewhere; an absolute path never has two slashes in a row."""
+    return "://" in path
+
+
 def find(names: Sequence[str], *, without: Path | None = None) -> list[Capture]:
-    """Return the files that arguments stand for (files, directories, patterns), except what is below ``without``."""
+    """Return the files that arguments stand for: files, directories, patterns, addresses.
+
+    What is below ``without`` is left out.
+    """
     left_out = f"{without.absolute()}{os.sep}" if without is not None else None
     found: dict[str, Capture] = {}
-    for name in names:
+    for given in names:
+        name = local_name(given)
+        if name is None:
+            _add(found, given)
+            continue
         before = len(found)
         for path in _expanded(name):
             absolute = str(Path(path).absolute())
@@ -82,9 +112,33 @@ def rings(captures: Iterable[Capture], *, separate: bool = False) -> list[Ring]:
     """Put captures together; the largest ring comes first, as it takes longest."""
     places: dict[str, list[Capture]] = {}
     for capture in captures:
-        places.setdefault(capture.path if separate else str(Path(capture.path).parent), []).append(capture)
+        places.setdefault(capture.path if separate else capture.place, []).append(capture)
     made = (Ring(ring_id(place), place, tuple(sorted(members))) for place, members in places.items())
     return sorted(made, key=lambda ring: (-ring.size, ring.place))
+
+
+def _add(found: dict[str, Capture], given: str) -> None:
+    """Add the files elsewhere that an address stands for."""
+    chosen = [each for each in remote(given) if not each.within or _LOOKS.search(each.address.path)]
+    if not chosen:
+        raise InputError(f"{shown(given)}: no captures there")
+    for each in chosen:
+        capture = _capture(each)
+        known = found.setdefault(capture.path, capture)
+        if known.address is not None and _served_by(known.address) != _served_by(each.address):
+            raise InputError(f"{capture.path}: is on two file systems, which an archive can't tell apart")
+
+
+def _capture(listed: Listed) -> Capture:
+    address = usual(listed.address)
+    return Capture(address.name, listed.size, listed.mtime_ns, address)
+
+
+def _served_by(address: Address) -> str:
+    """Return where a file is, whoever asks for it."""
+    scheme, _, rest = address.system.partition("://")
+    host, slash, options = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{options}"
 
 
 def _expanded(name: str) -> Iterator[str]:

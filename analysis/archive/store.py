@@ -8,43 +8,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-
-from analysis.archive.tables import FINDINGS, TABLES, whole_schema
+from analysis.archive.tables import TABLES, whole_schema
 from analysis.arrow_map import spark_schema
-from analysis.formats import row_of
 from dissector.errors import InputError
-from dissector.summary.schema import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from analysis.archive.tables import Table
-    from analysis.findings import Finding
 
 
 def read(spark: SparkSession, folder: Path, table: Table) -> DataFrame:
     """Return a table of an archive, or of what a run is about to put there."""
-    return spark.read.schema(spark_schema(whole_schema(table))).parquet(_uri(folder / table.name))
+    return spark.read.schema(spark_schema(whole_schema(table))).parquet(uri(folder / table.name))
 
 
 def write(rows: DataFrame, folder: Path, table: Table) -> None:
     """Write rows with a ring, a file for each."""
     names = [column.name for column in table.columns]
     rows.select(*names, "ring").repartition("ring").write.mode("append").partitionBy("ring").parquet(
-        _uri(folder / table.name), compression="zstd"
+        uri(folder / table.name), compression="zstd"
     )
-
-
-def write_findings(findings: Sequence[Finding], folder: Path, ring: str) -> None:
-    """Write findings that are here already."""
-    place = folder / FINDINGS.name / f"ring={ring}"
-    if findings:
-        place.mkdir(parents=True, exist_ok=True)
-        rows = table_of([row_of(finding) for finding in findings], FINDINGS.columns)
-        pq.write_table(rows, place / f"{ring}-{folder.name}.parquet", compression="zstd")
 
 
 def views(spark: SparkSession, archive: str | Path) -> list[str]:
@@ -57,6 +41,9 @@ def views(spark: SparkSession, archive: str | Path) -> list[str]:
     return [table.name for table in TABLES]
 
 
-def _uri(path: Path) -> str:
-    """Return a name that Spark takes for a local file, wherever its default file system is."""
-    return path.absolute().as_uri()
+def uri(path: Path) -> str:
+    """Return a name that Spark takes for a local file, wherever its default file system is.
+
+    Not ``Path.as_uri``: Spark does not undo what that does to spaces and equal signs.
+    """
+    return f"file://{path.absolute()}"

@@ -1,16 +1,20 @@
-"""Tallies of tasks to the summary: how each rule fared in each ring.
+"""Tallies to the summary: how each rule fared in each ring.
 
-Knows how tallies add up; must not know rules beyond their names.
+Knows how tallies add up, those of a run and those of many tasks in Spark; must not know rules beyond their names.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis.rules import GLOBAL_RULES, RULES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from analysis.findings import Tally
+
+_RULES = {rule.id: rule for rule in (*RULES, *GLOBAL_RULES)}
 
 _SUMMARY = """
 with numbers as (
@@ -37,9 +41,27 @@ from numbers join {known} as known using (rule)
 """
 
 
+def row_of(tally: Tally, findings: int) -> dict[str, Any]:
+    """Return a row of the summary; ``findings`` are those that are kept of the rule."""
+    rule = _RULES[tally.rule]
+    return {
+        "rule": rule.id,
+        "severity": rule.severity.value,
+        "title": rule.title,
+        "verdict": tally.verdict,
+        "checked": tally.checked,
+        "held": tally.held,
+        "violated": tally.violated,
+        "undecided": tally.undecided,
+        "unknown": [{"reason": reason, "count": count} for reason, count in sorted(tally.unknown.items())],
+        "findings": findings,
+        "unlisted": tally.unlisted,
+    }
+
+
 def summary(tallies: DataFrame, findings: DataFrame) -> DataFrame:
     """Return the table of the summary; ``tallies`` have a ring, a rule, numbers and reasons."""
     spark = tallies.sparkSession
-    rows = [(rule.id, rule.severity.value, rule.title) for rule in (*RULES, *GLOBAL_RULES)]
+    rows = [(rule.id, rule.severity.value, rule.title) for rule in _RULES.values()]
     known = spark.createDataFrame(rows, "rule string, severity string, title string")
     return spark.sql(_SUMMARY, tallies=tallies, findings=findings, known=known)

@@ -43,6 +43,31 @@ QUARANTINE_COLUMNS: tuple[Column, ...] = (
     Column("reason", pa.string(), "what is wrong with it"),
 )
 
+#: Which seqnos of one branch of a vbucket: the beginning of what rules across connections keep.
+_STRETCH = (
+    Column("bucket", pa.string(), "bucket; empty: not known"),
+    Column("vbucket", pa.int32(), "vbucket"),
+    Column("branch", pa.int64(), "UUID of the branch of history (failover log); null: not known"),
+    Column("chunk", pa.int64(), "seqno divided by 4,096"),
+)
+
+SPAN_COLUMNS: tuple[Column, ...] = (
+    *_STRETCH,
+    Column("first_seqno", pa.int64(), "lowest seqno that the ring shows there"),
+    Column("last_seqno", pa.int64(), "highest seqno that the ring shows there"),
+)
+
+COMPARED_COLUMNS: tuple[Column, ...] = (
+    *_STRETCH,
+    Column("first_seqno", pa.int64(), "lowest seqno"),
+    Column("last_seqno", pa.int64(), "highest seqno"),
+    Column("checked", pa.int64(), "seqnos that were shown more than once"),
+    Column("undecided", pa.int64(), "seqnos whose branch is not known"),
+    Column("violated", pa.int64(), "seqnos that were not always shown alike"),
+    Column("first_violated", pa.int64(), "lowest of them"),
+    Column("last_violated", pa.int64(), "highest of them"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -65,8 +90,10 @@ STREAMS = Table("streams", "one row per stream request or stream", STREAM_COLUMN
 FINDINGS = Table("findings", "one row per violation, with the frames that prove it", FINDING_COLUMNS)
 SUMMARY = Table("summary", "one row per ring and rule: how often it was checked and how that went", SUMMARY_COLUMNS)
 QUARANTINE = Table("quarantine", "one row per file that could not be read, or not in full", QUARANTINE_COLUMNS)
+SPANS = Table("spans", "one row per ring, branch of a vbucket and chunk: which seqnos the ring shows", SPAN_COLUMNS)
+COMPARED = Table("compared", "one row per stretch of a branch of a vbucket: how XCN-01 fared", COMPARED_COLUMNS)
 
-TABLES: tuple[Table, ...] = (FRAMES, CONNECTIONS, STREAMS, FINDINGS, SUMMARY, QUARANTINE)
+TABLES: tuple[Table, ...] = (FRAMES, CONNECTIONS, STREAMS, FINDINGS, SUMMARY, QUARANTINE, SPANS, COMPARED)
 BY_NAME = {table.name: table for table in TABLES}
 PARTITION_DOCS = {
     "day": "day of the frame in UTC, as in 2026-11-16",

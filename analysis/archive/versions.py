@@ -27,7 +27,18 @@ IDENTITY = (
 )
 ATTRIBUTES = tuple(name for names in IDENTITY for name in names)
 VERSION = ("bucket", "vbucket", "branch", "by_seqno")
-PLACE = ("ring", "connection", "direction", "frame", "capture", "packet_first", "packet_last", "time_ns")
+#: Where an observation is; the first three order observations, and no two have the same.
+PLACE = (
+    "time_ns",
+    "ring",
+    "frame",
+    "connection",
+    "direction",
+    "capture",
+    "packet_first",
+    "packet_last",
+    "start_offset",
+)
 
 _DOCUMENTS = ("mutation", "deletion", "expiration", "commit", "prepare", "abort")
 _NO_VALUE = sum(flag.value for flag in enums.OPEN_FLAGS.members if flag.name.startswith("no_value"))
@@ -69,7 +80,7 @@ select coalesce(c.bucket, '') as bucket, f.vbucket, f.by_seqno,
   case when f.name = 'mutation' and coalesce(f.nmeta, 0) = 0
     and f.datatype & {_SNAPPY | _XATTR} = {_XATTR} and o.open_flags & {_NO_VALUE} = 0
     then f.value_hash end as xattr_value,
-  f.ring, f.connection, f.direction, f.frame, f.capture, f.packet_first, f.packet_last, f.time_ns, f.start_offset
+  {", ".join(f"f.{name}" for name in PLACE)}
 from {{frames}} f
   left join {{connections}} c on c.ring = f.ring and c.connection = f.connection
   left join {{opens}} o on o.ring = f.ring and o.connection = f.connection

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from dissector.cli.reading import EXIT_DAMAGED, add_reading_arguments, options_of
-from dissector.errors import UsageError
+from dissector.errors import InputError, UsageError
 from dissector.terminal import Terminal, one_line
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from analysis.archive.closing import Closing
     from analysis.archive.job import Outcome
 
 SEVERITIES = ("error", "warning", "info")
 EXIT_VIOLATED = 1
+_SAID_BYTES = 4096
 
 _EPILOG = """\
 examples:
   uprscope archive captures/ -o archive/
+  uprscope archive s3://traces/rings/ -o archive/
   uprscope archive '/rings/*/' -o archive/ --master 'local[8]' --conf spark.driver.memory=8g
+  uprscope archive captures/ -o archive/ --conf spark.log.level=INFO
   uprscope archive --make-zip uprscope.zip
   spark-submit --py-files uprscope.zip uprscope.py /rings -o /archive
 
@@ -38,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_arguments(parser)
     for action in parser._actions:  # captures are wanted, but not by --make-zip
         if action.dest == "captures":
-            action.nargs, action.help = "*", "file, directory or pattern"
+            action.nargs, action.help = "*", "file, directory, pattern or address (s3://...)"
     parser.add_argument("-o", "--output", metavar="FOLDER", help="where the tables are, or will be")
     parser.add_argument(
         "--severity", choices=SEVERITIES, default="warning", help="what counts for the exit status (default: warning)"
@@ -63,26 +68,55 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("standard input can't be read by several tasks: give files")
     from pathlib import Path  # noqa: PLC0415
 
+    from analysis import spark_log  # noqa: PLC0415
+    from analysis.addresses import local_name, shown  # noqa: PLC0415
     from analysis.archive.rings import find  # noqa: PLC0415
     from analysis.session import spark_session  # noqa: PLC0415
 
     options, conf = options_of(args), dict(_setting(text) for text in args.conf)
-    archive = Path(args.output)
+    folder = local_name(args.output)
+    if folder is None:
+        raise UsageError(
+            f"{shown(args.output)}: the tables go to a folder that this machine and all workers see, local or mounted"
+        )
+    if args.master.startswith("sc://"):
+        raise UsageError("--master sc://...: a client of Spark Connect can't deal out tasks; use spark-submit there")
+    archive = Path(folder)
     if archive.exists() and not archive.is_dir():
         raise UsageError(f"{args.output}: is no folder")
     find(args.captures, without=archive)  # mistakes are told before Spark starts
-    spark = spark_session(args.master, conf)
+    wordy = spark_log.LEVEL in conf
+    with contextlib.nullcontext() if wordy else spark_log.held_back() as held, _failures("Spark does not start", held):
+        spark = spark_session(args.master, conf, log_level="OFF")
 
     from analysis.archive.closing import closing  # noqa: PLC0415
     from analysis.archive.job import run as bring  # noqa: PLC0415
     from analysis.rules.model import Severity  # noqa: PLC0415
 
-    outcome = bring(spark, archive, args.captures, options, separate=args.separate)
-    told = closing(spark, outcome.archive)
+    with _failures("Spark failed"):
+        outcome = bring(spark, archive, args.captures, options, separate=args.separate)
+        told = closing(spark, outcome.archive)
     _tell(args, outcome, told)
     if told.violations(Severity(args.severity)):
         return EXIT_VIOLATED
     return EXIT_DAMAGED if told.quarantine else 0
+
+
+@contextlib.contextmanager
+def _failures(what: str, held: IO[bytes] | None = None) -> Iterator[None]:
+    """Turn what Spark raises into one line; its log tells more. ``held`` is what a Java has said that did not start."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        from analysis.spark_log import LEVEL, reason  # noqa: PLC0415
+
+        said = b""
+        if held is not None:
+            held.seek(0)
+            said = held.read(_SAID_BYTES)
+        raise InputError(f"{what}: {reason(error, said)} (--conf {LEVEL}=ERROR shows more)") from error
 
 
 def _tell(args: argparse.Namespace, outcome: Outcome, told: Closing) -> None:

@@ -1,0 +1,105 @@
+"""Rules across connections, kept up to date: what rings that came, changed or went can have changed is compared anew.
+
+Knows which tables say what was compared before; must not know manifests, nor how versions are compared. What comes out
+is what a comparison of everything would give.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analysis.archive import identity, spans, store, summing
+from analysis.archive.parts import Parts, uncover
+from analysis.archive.tables import ACROSS, COMPARED, CONNECTIONS, FINDINGS, FRAMES, SPANS, SUMMARY
+from analysis.archive.versions import versions
+from analysis.checker import MAX_FINDINGS
+from analysis.findings import Finding, Tally
+from analysis.formats import row_of
+from dissector.summary.schema import table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What has happened to an archive's rings since the last comparison."""
+
+    came: frozenset[str]  #: new ones, and those that have changed
+    went: frozenset[str]  #: those that have changed, and those that are gone
+    stayed: frozenset[str]
+
+    @classmethod
+    def between(cls, before: dict[str, str], now: dict[str, str]) -> Move:
+        """Compare the states of rings, by ring."""
+        stayed = frozenset(name for name, state in now.items() if before.get(name) == state)
+        return cls(frozenset(now) - stayed, frozenset(before) - stayed, stayed)
+
+
+def compare(spark: SparkSession, archive: Path, folder: Path, move: Move) -> None:
+    """Compare what is due, and write the tables about it below a folder; of spans, only those of rings that came.
+
+    Where no ring has stayed everything is due, and nothing is read of what was there before.
+    """
+    frames, connections = (store.read(spark, archive, table) for table in (FRAMES, CONNECTIONS))
+
+    def shown(rings: Collection[str]) -> DataFrame:
+        return versions(spans.of_rings(frames, rings), spans.of_rings(connections, rings))
+
+    store.write(spans.spans(shown(move.came)), folder, SPANS)
+    now = store.read(spark, folder, SPANS)
+    if move.stayed:
+        known, earlier = (store.read(spark, archive, table) for table in (SPANS, COMPARED))
+        told, now = updated(shown, now, known, earlier, move, store.uri(folder / "_due"))
+    else:
+        told = identity.compared(spans.placed(shown(move.came), None))
+    place = folder / COMPARED.name / f"ring={ACROSS}"
+    told.select(*COMPARED.schema.names).write.parquet(store.uri(place), compression="zstd")
+    roots = identity.roots(store.read(spark, folder, COMPARED))
+    tally, found = _tally(roots), list[Finding]()
+    if tally.violated:
+        broken = roots.where("violated > 0").orderBy("bucket", "vbucket", "branch").limit(MAX_FINDINGS).cache()
+        rings = spans.rings(now, spans.points(broken))
+        found = identity.findings(spans.of_rings(frames, rings), spans.of_rings(connections, rings), broken)
+        tally.unlisted = tally.violated - broken.selectExpr("sum(violated)").collect()[0][0]
+        broken.unpersist()
+    parts = Parts(folder, ACROSS, folder.name)
+    parts.write(FINDINGS, table_of([row_of(finding) for finding in found], FINDINGS.columns))
+    parts.write(SUMMARY, table_of([summing.row_of(tally, len(found))], SUMMARY.columns))
+    for name in parts.close():
+        uncover(folder, name)
+
+
+def updated(
+    shown: Callable[[Collection[str]], DataFrame],
+    came: DataFrame,
+    known: DataFrame,
+    earlier: DataFrame,
+    move: Move,
+    place: str,
+) -> tuple[DataFrame, DataFrame]:
+    """Return what was compared, brought up to date, and the spans of all rings.
+
+    ``shown`` gives the versions that rings show; ``came`` are the spans of those that came, ``known`` all of before;
+    ``earlier`` is what was compared then. ``place`` is where it notes what is due.
+    """
+    standing = spans.of_rings(known, move.stayed)
+    spans.due(came.unionByName(spans.of_rings(known, move.went)), standing, earlier).write.parquet(place)
+    due = came.sparkSession.read.parquet(place)
+    now = came.unionByName(standing)
+    fresh = identity.compared(spans.placed(shown(spans.rings(now, due)), due))
+    held = spans.untouched(earlier, due).select(*COMPARED.schema.names)
+    return fresh.select(*COMPARED.schema.names).unionByName(held), now
+
+
+def _tally(roots: DataFrame) -> Tally:
+    """Sum branches up to the tally of their rule."""
+    names = ("checked", "undecided", "violated")
+    checked, undecided, violated = roots.selectExpr(*(f"coalesce(sum({name}), 0L)" for name in names)).collect()[0]
+    unknown = Counter({"setup": undecided} if undecided else {})
+    return Tally(identity.RULE.id, checked + undecided, violated, unknown)

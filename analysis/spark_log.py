@@ -1,0 +1,86 @@
+"""What Spark says on stderr: nothing by itself, so that a command's own lines are the only ones.
+
+Knows the settings of log4j and how a failure reads; must not know sessions. Whoever has settings of their own for
+Spark's log (a log4j2.properties in SPARK_CONF_DIR, or an option of the JVM) keeps them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LEVEL = "spark.log.level"
+#: Put before ``spark.driver.extraJavaOptions``, which thereby stay the user's.
+OPTIONS = "spark.driver.defaultJavaOptions"
+_OWN = ("spark.driver.extraJavaOptions", OPTIONS)
+# The gateway of PySpark has a level of its own, and tells it where that is another than the root's.
+_PROPERTIES = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+def settings(conf: Mapping[str, str], level: str) -> dict[str, str]:
+    """Return settings that have Spark's log begin at a level; ``spark.log.level`` among the user's goes before it."""
+    place = os.environ.get("SPARK_CONF_DIR")
+    if any("log4j" in conf.get(name, "") for name in _OWN) or OPTIONS in conf:
+        return {}
+    if place and Path(place, "log4j2.properties").is_file():
+        return {}
+    folder = Path(tempfile.mkdtemp(prefix="uprscope-log4j-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = folder / "log4j2.properties"
+    file.write_text(_PROPERTIES.format(level=conf.get(LEVEL, level).lower()), encoding="utf-8")
+    return {OPTIONS: f"-Dlog4j2.configurationFile={file.as_uri()}"}
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[IO[bytes]]:
+    """Have whatever is started in the block write to a file instead of stderr, for as long as it runs; yield the file.
+
+    A Java that does not even start has no log, and says why in its own way.
+    """
+    with tempfile.TemporaryFile() as file:
+        if sys.stderr is None:  # started with 2>&-: nobody listens
+            yield file
+            return
+        sys.stderr.flush()
+        before = os.dup(2)
+        try:
+            os.dup2(file.fileno(), 2)
+            yield file
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def reason(error: Exception, said: bytes = b"") -> str:
+    """Return in one line why Spark failed: what Python raised in a task or Java said, without the way there."""
+    if "JAVA_GATEWAY_EXITED" in str(error) and said.strip():
+        first = said.decode(errors="replace").strip().splitlines()[0]
+        return re.sub(r'^Exception in thread "\w+" [\w.$]+: ', "", first)
+    lines = str(error).rpartition(_TRACEBACK)[2].splitlines()
+    raised = next((line for line in lines if line and not line.startswith((" ", "\t"))), type(error).__name__)
+    if _TRACEBACK not in str(error):
+        return raised
+    # The class is of interest to nobody but us: what it says is for people.
+    name, separator, words = raised.partition(": ")
+    return words if separator and words and " " not in name else raised

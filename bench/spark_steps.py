@@ -1,0 +1,178 @@
+"""The Spark side of ``bench/spark.py``: one process with one session, warmed up, that runs every step and says what it
+cost. Reads what to do as JSON from its argument, and prints what it measured as JSON.
+
+Must not know what the steps are compared with. CPU time is that of the driver, its JVM, and all Python workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tree import Meter
+
+from analysis.archive import checking, job, ringwise, store, watching
+from analysis.archive.tables import BY_NAME
+from analysis.session import spark_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+STEPS = {"reading": "ingest", "checking": "check", "comparing": "across"}  #: what the job calls its own
+WARM_UP = "warm-up"
+
+
+class Steps:
+    """Steps in one session, and what they cost."""
+
+    def __init__(self, words: dict[str, Any], meter: Meter) -> None:
+        self._meter = meter
+        self._folder = Path(words["folder"])
+        self._events = self._folder / "events"
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._events.mkdir(parents=True)
+        self._conf = {
+            "spark.driver.memory": words["memory"],
+            "spark.sql.shuffle.partitions": str(words["partitions"]),
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": store.uri(self._events),
+        }
+        self._master = f"local[{words['cores']}]"
+        self.costs: dict[str, dict[str, float]] = {}
+        self.prefix = ""
+        self.spark: SparkSession
+
+    def start(self) -> None:
+        """Start Spark."""
+        with self.step("session"):
+            self.spark = spark_session(self._master, self._conf)
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure what happens in the block; the least CPU time of several rounds counts."""
+        title = self.prefix + name
+        if hasattr(self, "spark"):
+            self.spark.sparkContext.setJobGroup(title, title)
+        self._meter.peak_mb()
+        before, begin = self._meter.cpu_s(), time.monotonic()
+        yield
+        wall = time.monotonic() - begin
+        cost = {"cpu_s": self._meter.cpu_s() - before, "wall_s": wall, "rss_mb": self._meter.peak_mb()}
+        other = self.costs.get(title)
+        if other is not None:
+            cost = {key: (max if key == "rss_mb" else min)(value, other[key]) for key, value in cost.items()}
+        self.costs[title] = cost
+
+    @contextlib.contextmanager
+    def _job_step(self, _context: object, title: str) -> Iterator[None]:
+        with self.step(STEPS[title.split(maxsplit=1)[0]]):
+            yield
+
+    def run(self, sources: list[str], more: str, number: str) -> dict[str, Any]:
+        """Do everything once over captures; return what was found."""
+        spark, folder = self.spark, self._folder / number
+        archive = folder / "archive"
+        shutil.rmtree(folder, ignore_errors=True)
+        rows = spark.read.format("upr").load(sources)
+        with self.step("source, no sink"):
+            rows.write.format("noop").mode("overwrite").save()
+        with self.step("source, Parquet"):
+            rows.write.parquet(store.uri(folder / "source"), compression="zstd")
+        watching.step = self._job_step
+        job.run(spark, archive, sources)
+        prefix = self.prefix
+        found = {"source": self._counted(folder / "source"), "archive": self._counted(archive / "frames")}
+        found["rules"] = self._rules(archive)
+        found["parquet"] = sum(path.stat().st_size for path in (archive / "frames").rglob("*.parquet"))
+        rings = ringwise.rings_below(archive)
+        told = store.uri(folder / "outcomes")
+        with self.step("check, shuffled"):
+            checking.outcomes(spark, rings, dict.fromkeys(rings, 2)).write.parquet(told)
+        shuffled = spark.read.parquet(told)
+        sums = shuffled.where("tally is not null").groupBy("tally.rule").agg({"tally.checked": "sum"}).collect()
+        found["shuffled"] = {row[0]: row[1] for row in sums}
+        self.prefix = f"{prefix}growth, "
+        grown = folder / "grown"
+        shutil.copytree(archive, grown, copy_function=os.link)
+        job.run(spark, grown, [more])
+        self.prefix = prefix
+        found["grown"] = self._rules(grown)
+        return found
+
+    def _counted(self, folder: Path) -> list[int]:
+        """Return what can be held against the truth: frames, mutations, sum of seqnos."""
+        rows = self.spark.read.parquet(store.uri(folder))
+        mutation = "name = 'mutation' and not response"
+        sums = rows.selectExpr(
+            "count(*)", f"count_if({mutation})", f"coalesce(sum(case when {mutation} then by_seqno end), 0)"
+        )
+        return [int(value) for value in sums.collect()[0]]
+
+    def _rules(self, archive: Path) -> dict[str, list[int]]:
+        """Return of each rule how often it held and was violated, and how many findings there are."""
+        summary = store.read(self.spark, archive, BY_NAME["summary"])
+        rows = summary.groupBy("rule").sum("held", "violated", "findings").collect()
+        return {row[0]: [row[1], row[2], row[3]] for row in rows}
+
+    def shuffled(self) -> dict[str, int]:
+        """Return the bytes that tasks wrote for others, of each step and all its rounds, as the event log has them."""
+        groups: dict[int, str] = {}
+        totals: dict[str, int] = {}
+        for path in sorted(self._events.rglob("*")):
+            for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+                if '"SparkListenerJobStart"' in line:
+                    event = json.loads(line)
+                    name = (event.get("Properties") or {}).get("spark.jobGroup.id", "")
+                    groups.update(dict.fromkeys(event["Stage IDs"], name))
+                elif '"SparkListenerTaskEnd"' in line:
+                    event = json.loads(line)
+                    written = ((event.get("Task Metrics") or {}).get("Shuffle Write Metrics") or {}).get(
+                        "Shuffle Bytes Written", 0
+                    )
+                    name = groups.get(event["Stage ID"], "")
+                    totals[name] = totals.get(name, 0) + written
+        return totals
+
+
+def measured(words: dict[str, Any], run: Callable[[Steps], dict[str, Any]]) -> dict[str, Any]:
+    """Start, run, stop; return costs and findings."""
+    with Meter(os.getpid()).running() as meter:
+        steps = Steps(words, meter)
+        steps.start()
+        try:
+            found = run(steps)
+        finally:
+            steps.spark.stop()
+    for name, total in steps.shuffled().items():
+        if name in steps.costs:
+            steps.costs[name]["shuffled"] = total / (1 if name.startswith(WARM_UP) else words["rounds"])
+    return {"costs": steps.costs, "found": found}
+
+
+def main() -> None:
+    """Be the process."""
+    words: dict[str, Any] = json.loads(sys.argv[1])
+
+    def run(steps: Steps) -> dict[str, Any]:
+        steps.prefix = f"{WARM_UP}, "
+        warm = steps.run(words["warm"], words["warm_more"], WARM_UP)
+        steps.prefix = ""
+        every = [steps.run(words["sources"], words["more"], f"round{number}") for number in range(words["rounds"])]
+        if any(each != every[0] for each in every):
+            raise SystemExit("the rounds did not find the same")
+        return {"warm": warm, **every[0]}
+
+    print(json.dumps(measured(words, run)))
+
+
+if __name__ == "__main__":
+    main()

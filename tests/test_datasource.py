@@ -1,0 +1,91 @@
+"""The data source: large captures read by several tasks, and the rows of the single-process reader all the same."""
+
+from __future__ import annotations
+
+import gzip
+from hashlib import shake_128
+from pathlib import Path
+
+import pytest
+from parts_support import decoded_at_once, fragmented, packed, pcap_file, write
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from support import SERVER, Conversation, Ends, mutation
+
+from analysis.datasource import MAX_SHARES, UprReader
+from analysis.reading import Reading
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def large(folder: Path, connections: int = 12) -> Path:
+    """Write a capture of many connections, some packets in fragments."""
+    talks = []
+    for index in range(connections):
+        talk = Conversation(Ends(ports=(41_000 + index, 11_210), isns=(1_000, 5_000 + index))).open()
+        for seqno in range(1, 9):
+            value = shake_128(b"%d %d" % (index, seqno)).digest(400)
+            talk.send(SERVER, mutation(index, 5, seqno, b"key%d" % seqno, value), mss=300)
+        talks.append(talk.packets)
+    packets = []
+    for number, packet in enumerate(packed([wire for group in zip(*talks, strict=True) for wire in group])):
+        packets += fragmented(packet, 136, number) if number % 31 == 17 else [packet]
+    path = folder / "large.pcap"
+    path.write_bytes(pcap_file(packets))
+    return path
+
+
+def in_order(frames: DataFrame) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = (
+        frames.toArrow().sort_by([("capture", "ascending"), ("frame", "ascending")]).to_pylist()
+    )
+    return rows
+
+
+def test_a_large_file_is_read_by_several_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    plain = large(tmp_path)
+    packed_file = tmp_path / "large.pcap.gz"
+    packed_file.write_bytes(gzip.compress(plain.read_bytes()))
+    small = tmp_path / "small.pcap"
+    small.write_bytes(pcap_file(packed(Conversation().open().send(SERVER, mutation(1, 5, 1, b"k")).packets)))
+    paths = [str(plain), str(packed_file), str(small)]
+    bytes_each = packed_file.stat().st_size // 3 + 1
+    frames = spark.read.format("upr").option("values", "true").option("splitBytes", str(bytes_each)).load(paths)
+    by_file = [len(UprReader({"path": path, "splitbytes": str(bytes_each)}).partitions()) for path in paths]
+    assert by_file[0] > by_file[1] == 3
+    assert by_file[2] == 1
+    assert frames.rdd.getNumPartitions() == sum(by_file)
+    alone = [row for path in paths for row in decoded_at_once([path], Reading(values=True)).to_pylist()]
+    assert len(alone) > 190
+    assert in_order(frames) == alone
+
+
+def test_a_joined_run_is_shared_out_too(spark: SparkSession, tmp_path: Path) -> None:
+    data = large(tmp_path).read_bytes()
+    at, records = 24, []
+    while at < len(data):
+        size = 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+        records.append(data[at : at + size])
+        at += size
+    half = len(records) // 2
+    paths = write([data[:24] + b"".join(records[:half]), data[:24] + b"".join(records[half:])], tmp_path)
+    expected = decoded_at_once(paths, Reading())
+    # Together they are as large as four times this, and each of them is not.
+    frames = spark.read.format("upr").option("joined", "true").option("splitBytes", str(len(data) // 4)).load(paths)
+    assert frames.rdd.getNumPartitions() == 5
+    assert frames.toArrow().sort_by("frame").to_pylist() == expected.to_pylist()
+
+
+def test_how_many_tasks_there_are(tmp_path: Path) -> None:
+    (tmp_path / "sparse.pcap").touch()
+    with (tmp_path / "sparse.pcap").open("r+b") as file:
+        file.truncate(300 << 20)
+    options = {"path": str(tmp_path / "sparse.pcap")}
+    assert len(UprReader(options).partitions()) == 3  # of 128 MB
+    assert len(UprReader(options | {"splitbytes": str(300 << 20)}).partitions()) == 1
+    assert len(UprReader(options | {"splitbytes": "1024"}).partitions()) == MAX_SHARES
+
+
+def test_a_share_that_is_too_small_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match="at least 1024"):
+        spark.read.format("upr").option("splitBytes", "5").load(str(large(tmp_path))).count()
