@@ -818,6 +818,7 @@ local RULES = {
 local byte, find, sub, format, concat = string.byte, string.find, string.sub, string.format, table.concat
 local band, floor, min, max = bit.band, math.floor, math.min, math.max
 local HEADER = LIMITS.header
+local TITLE = "Couchbase UPR/DCP replication"
 -- A float in every Lua, so that 64-bit numbers are the same doubles everywhere: exact below 2^53.
 local WORD = 4294967296.0
 local NO_RANGE = WORD * WORD
@@ -841,8 +842,15 @@ end
 
 ---------------------------------------------------------------- messages by dialect and opcode
 
+-- What the other parts use; everything else is private to this one.
+local REFUSAL, PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES, DCP, OPCODE, FORM_OF, DECISIVE
+local HELLO, OPEN, ADD_STREAM, CLOSE_STREAM, STREAM_REQUEST, FAILOVER_LOG, NOOP, SNAPSHOT_MARKER, VBUCKET_STATE
+local BUFFER_ACK, CONTROL, MUTATION
+local telling, since_of, sibling_layouts, status_name
+
+do
 -- What a refusal looks like is never judged.
-local REFUSAL = { layouts = {}, key = "may", value = "may", body = "text", refusal = true }
+REFUSAL = { layouts = {}, key = "may", value = "may", body = "text", refusal = true }
 
 local function numbered(list, table_of)
   for i = 1, #list do
@@ -879,7 +887,7 @@ for _, record in pairs(RECORDS) do
 end
 numbered(METADATA_ENTRY, PARTS)
 
-local PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES = {}, {}, nil, {}
+PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES = {}, {}, nil, {}
 for _, message in ipairs(MESSAGES) do
   message.request = message.request and SHAPES[message.request]
   message.push = message.push and SHAPES[message.push]
@@ -903,30 +911,61 @@ for _, opcodes in pairs(OPCODES) do
     opcodes[opcode] = MESSAGES[number]
   end
 end
-local DCP = OPCODES.dcp
-local OPCODE = {}
+DCP, OPCODE = OPCODES.dcp, {}
 for opcode, message in pairs(DCP) do
   OPCODE[message.name] = opcode
 end
-local HELLO, OPEN, ADD_STREAM, CLOSE_STREAM = OPCODE.hello, OPCODE.open, OPCODE.add_stream, OPCODE.close_stream
-local STREAM_REQUEST, FAILOVER_LOG, NOOP = OPCODE.stream_request, OPCODE.get_failover_log, OPCODE.noop
-local SNAPSHOT_MARKER, VBUCKET_STATE = OPCODE.snapshot_marker, OPCODE.set_vbucket_state
-local BUFFER_ACK, CONTROL, MUTATION = OPCODE.buffer_ack, OPCODE.control, OPCODE.mutation
+HELLO, OPEN, ADD_STREAM, CLOSE_STREAM = OPCODE.hello, OPCODE.open, OPCODE.add_stream, OPCODE.close_stream
+STREAM_REQUEST, FAILOVER_LOG, NOOP = OPCODE.stream_request, OPCODE.get_failover_log, OPCODE.noop
+SNAPSHOT_MARKER, VBUCKET_STATE = OPCODE.snapshot_marker, OPCODE.set_vbucket_state
+BUFFER_ACK, CONTROL, MUTATION = OPCODE.buffer_ack, OPCODE.control, OPCODE.mutation
 
--- Opcodes whose frames can tell a dialect or change what is negotiated.
-local TELLING = { [HELLO] = true }
-for opcode, message in pairs(DCP) do
-  TELLING[opcode] = message.dialect == "dcp" or nil
+-- What requests prove about dialect and era, by opcode and extras length.
+FORM_OF, DECISIVE = {}, {}
+for _, form in ipairs(FORMS) do
+  if form.decisive then
+    DECISIVE[form.opcode] = true
+  else
+    local key = form.opcode * 256 + form.extras
+    FORM_OF[key] = FORM_OF[key] or {}
+    FORM_OF[key][#FORM_OF[key] + 1] = form
+  end
 end
-for opcode in pairs(DRAFT_OPCODES) do
-  TELLING[opcode] = true
+
+-- Up to which state of its connection a frame can change what is known of it: 0 never, 1 until it is plainly UPR and
+-- the producer is known, 2 until the dialect is settled, 3 always.
+function telling(opcode, extras)
+  if opcode == HELLO then
+    return 3
+  elseif DRAFT_OPCODES[opcode] then
+    return 2
+  elseif not DCP[opcode] or DCP[opcode].dialect ~= "dcp" then
+    return 0
+  end
+  return (opcode == OPEN or FORM_OF[opcode * 256 + extras]) and 2 or 1
 end
-TELLING[HELLO] = true
+
+-- The oldest release that sends requests of this form, as a number: 6.5 is 605. Without a frame, nil where its bytes
+-- decide.
+function since_of(head, s, p)
+  if head.response or head.drafted or not head.upr then
+    return 0
+  end
+  local since = head.flexible and LIMITS.flexible_since or 0
+  for _, form in ipairs(FORM_OF[head.opcode * 256 + head.extras] or {}) do
+    if form.version and not s then
+      return nil
+    elseif form.dialect == "dcp" and (not form.version or form.version == byte(s, p + HEADER + head.framing)) then
+      since = max(since, form.since or 0)
+    end
+  end
+  return since
+end
 
 local SIBLING = { upr = "dcp", dcp = "upr" }
 
 -- The same request or answer as the other one of upr and dcp has it.
-local function sibling_layouts(message, status)
+function sibling_layouts(message, status)
   local other = SIBLING[message.dialect]
   local twin = other and OPCODES[other][message.opcode]
   if not twin or twin.dialect ~= other then
@@ -939,7 +978,7 @@ local function sibling_layouts(message, status)
   return shape and shape.layouts or {}
 end
 
-local function status_name(status)
+function status_name(status)
   local name = NAMES.status[status]
   if name then
     return name
@@ -951,12 +990,18 @@ local function status_name(status)
   end
 end
 
+end
+
 ---------------------------------------------------------------- heads
 -- The first eight bytes of a frame say what it is. They repeat from frame to frame, so what follows from them is worked
 -- out once and looked up by the bytes themselves.
 
 -- What a message is to the state of its connection.
 local DATA, MARKER, CLOSING, END, OSO, STATE, CACHE, OTHER, ACK = 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- What the other parts use beside these; everything else is private to this one.
+local head_at, heads_of
+
+do
 local KINDS = {
   mutation = DATA, deletion = DATA, expiration = DATA, system_event = DATA, prepare = DATA, commit = DATA,
   abort = DATA, seqno_advanced = DATA, snapshot_marker = MARKER, snapshot_start = MARKER, snapshot_end = CLOSING,
@@ -973,6 +1018,10 @@ local function offset_of(layout, name)
     at = at + part.size
   end
 end
+
+-- Changes without a document, and those that are not visible yet: their keys have a set of their own.
+local NO_DOCUMENT = { system_event = true, seqno_advanced = true }
+local PREPARED = { prepare = true, abort = true }
 
 -- Whether a frame with this head can only be wrong in ways that a few comparisons show.
 local function is_plain(head)
@@ -1063,8 +1112,8 @@ local function learn(dialect, prefix, body)
   local pushed = head.drafted or not head.response
   head.kind = pushed and head.upr and KINDS[head.name] or nil
   head.refused = head.status and head.status ~= 0
-  head.hello = opcode == HELLO
-  head.telling = TELLING[opcode]
+  head.tell = telling(opcode, extras)
+  head.since = since_of(head)
   head.flow = not head.response and spec and spec.flow or nil
   head.plain = is_plain(head)
   if head.plain then
@@ -1075,6 +1124,10 @@ local function learn(dialect, prefix, body)
   if spec and spec.seqno and head.kind == DATA and head.fits[1] then
     head.seqno_at = offset_of(head.fits[1], spec.seqno)
   end
+  head.keyed, head.sync = head.key > 0 and not NO_DOCUMENT[head.name], PREPARED[head.name]
+  head.quick = head.plain and head.kind == DATA and head.seqno_at == 0 and not head.drafted and head.since and head.flow
+    and head.number < LIMITS.vbuckets
+  head.title = TITLE .. ", " .. head.info .. (head.vbucket and head.upr and format(", vbucket %d", head.vbucket) or "")
   return head
 end
 
@@ -1082,7 +1135,7 @@ local HEADS_KEPT = 16384 -- a hostile capture must not fill the memory
 local heads, heads_count = {}, 0
 
 -- What the first eight bytes at place p mean in a dialect.
-local function head_at(known, dialect, s, p, body)
+function head_at(known, dialect, s, p, body)
   local prefix = sub(s, p, p + 7)
   if heads_count > HEADS_KEPT then
     for _, table_of in pairs(heads) do
@@ -1101,13 +1154,15 @@ local function head_at(known, dialect, s, p, body)
   return head
 end
 
-local function heads_of(dialect)
+function heads_of(dialect)
   local known = heads[dialect]
   if not known then
     known = {}
     heads[dialect] = known
   end
   return known
+end
+
 end
 
 ---------------------------------------------------------------- which bytes can be a header
@@ -1148,7 +1203,8 @@ end
 
 body_limit = LIMITS.body -- a preference
 
--- The length of the frame whose strictly legal header starts at place p; nil when it is none. At least 24 bytes are there.
+-- The length of the frame whose strictly legal header starts at place p; nil when it is none. At least 24 bytes are
+-- there.
 function legal(s, p)
   local m, opcode, k1, k2, extras, datatype, n1, n2, b1, b2, b3, b4 = byte(s, p, p + 11)
   local magic = MAGICS[m]
@@ -1249,7 +1305,8 @@ for m = 0, 255 do
 end
 MAGIC_SET = MAGIC_SET:gsub("%%([\128-\255\001-\031])", "%1") .. "]"
 
--- Search from place p on; a packet that was cut may start with a header whose frame goes beyond it. Returns the place of a header, or nil and the place of a last few bytes that may begin one.
+-- Search from place p on; a packet that was cut may start with a header whose frame goes beyond it. Returns the place of
+-- a header, or nil and the place of a last few bytes that may begin one.
 function search(s, p, cut)
   local length = #s
   if cut and p == 1 and length >= HEADER and (legal(s, 1) or 0) > length then
@@ -1305,14 +1362,14 @@ end
 
 end
 
----------------------------------------------------------------- one frame: parts, fields, defects
+---------------------------------------------------------------- values: JSON, snappy, collection ids
 
--- What the other parts use; everything else is private to this one.
-local unsnappy, R, field_value, examine, check_document, ZERO_CAS
+-- What the other parts use; everything else is private to this one. Nothing here knows what a message is.
+local is_json, unsnappy, collection_of
 
 do
 -- JSON, as strictly as the documents ask for it; only the messages whose value must be JSON are held to it.
-local function is_json(s)
+function is_json(s)
   local p, depth, limit = 1, 0, 200
   local value
   local function space()
@@ -1419,6 +1476,26 @@ local function is_json(s)
   return good and p > #s
 end
 
+-- Bytes that were made before, from offset `from` on.
+local function copied(out, starts_at, count, from, length)
+  local low, high = 1, count
+  while low < high do
+    local middle = floor((low + high + 1) / 2)
+    if starts_at[middle] <= from then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  local first = from - starts_at[low]
+  local piece = sub(out[low], first + 1, first + length)
+  while #piece < length do
+    low = low + 1
+    piece = piece .. sub(out[low], 1, length - #piece)
+  end
+  return piece
+end
+
 -- One raw snappy block; nil and a defect when it is none.
 function unsnappy(s, limit)
   local size, p, shift = 0, 1, 1
@@ -1437,8 +1514,8 @@ function unsnappy(s, limit)
   elseif size > 32 * #s then
     return nil, "snappy-invalid"
   end
-  -- Copies reach back, mostly not far: finished pieces are joined now and then, and the youngest are looked into.
-  local out, count, made, flat = {}, 0, 0, ""
+  -- Pieces and where each starts: a copy takes what it needs from them, so that no byte is moved twice for nothing.
+  local out, starts_at, count, made = {}, {}, 0, 0
   while p <= #s do
     local tag = byte(s, p)
     local kind = tag % 4
@@ -1461,7 +1538,7 @@ function unsnappy(s, limit)
         return nil, "snappy-invalid"
       end
       count = count + 1
-      out[count] = sub(s, p, p + length - 1)
+      out[count], starts_at[count] = sub(s, p, p + length - 1), made
       p, made = p + length, made + length
     else
       local length, back
@@ -1485,26 +1562,22 @@ function unsnappy(s, limit)
       if back == 0 or back > made or made + length > size then
         return nil, "snappy-invalid"
       end
-      flat = flat .. concat(out, "", 1, count)
-      count = 0
-      local from = made - back + 1
-      local piece = sub(flat, from, from + length - 1)
+      local piece = copied(out, starts_at, count, made - back, min(back, length))
       while #piece < length do
-        piece = piece .. sub(piece, 1, min(back, length - #piece))
+        piece = piece .. sub(piece, 1, length - #piece)
       end
-      count = 1
-      out[1] = piece
-      made = made + length
+      count = count + 1
+      out[count], starts_at[count], made = piece, made, made + length
     end
   end
   if made ~= size then
     return nil, "snappy-invalid"
   end
-  return flat .. concat(out, "", 1, count)
+  return concat(out, "", 1, count)
 end
 
 -- The collection id in front of a key: its number and size; size 0 when it is malformed or not in its shortest form.
-local function collection_of(key)
+function collection_of(key)
   local id, unit = 0, 1
   for i = 1, min(#key, 5) do
     local b = byte(key, i)
@@ -1519,16 +1592,24 @@ local function collection_of(key)
   return 0, 0
 end
 
+end
+
+---------------------------------------------------------------- one frame: framing extras, extras, their fields
+
+-- What the other parts use; everything else is private to this one.
+local R, report, read_parts, check_names, read_frame_infos, read_extras, field_value
+
+do
 -- What examine found out about the frame that it looked at last. One table for all frames: nothing is kept.
 R = { flaws = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, infos = {} }
 
-local function report(defect, detail)
+function report(defect, detail)
   local n = R.flaws + 1
   R.flaws, R.defects[n], R.details[n] = n, defect, detail
 end
 
 -- Take as many of the declared fields as the bytes from `at` (offset in the frame) up to `stop` hold whole.
-local function read_parts(fields, at, stop)
+function read_parts(fields, at, stop)
   for i = 1, #fields do
     local part = fields[i]
     if at + part.size > stop then
@@ -1541,7 +1622,7 @@ local function read_parts(fields, at, stop)
 end
 
 -- Report numbers without a meaning, unknown flags, reserved fields that hold something, from field number `first` on.
-local function check_names(s, p, first)
+function check_names(s, p, first)
   for i = first, R.fields do
     local part = R.parts[i]
     if part.reserved or part.names or part.flags then
@@ -1571,7 +1652,7 @@ for _, info in ipairs(FRAME_INFOS) do
   INFO_BY_ID[info.response or false][info.id] = info
 end
 
-local function read_frame_infos(s, p, framing, have, response, whole)
+function read_frame_infos(s, p, framing, have, response, whole)
   local at, stop, seen = HEADER, min(HEADER + framing, have), {}
   while at < stop do
     local start = at
@@ -1626,7 +1707,7 @@ local function fitting(layouts, size, s, p, extras_end, have, value)
 end
 
 -- Choose the layout by extras length and version byte, and read the extras by it.
-local function read_extras(head, s, p, extras_at, extras_end, have, value)
+function read_extras(head, s, p, extras_at, extras_end, have, value)
   local spec, shape, size = head.spec, head.shape, extras_end - extras_at
   if not spec or not shape then
     return nil
@@ -1690,6 +1771,23 @@ local function read_extras(head, s, p, extras_at, extras_end, have, value)
   return layout
 end
 
+-- The number that a field of the frame in R holds; nil where it has none.
+function field_value(s, p, name)
+  for i = 1, R.fields do
+    if R.parts[i].name == name then
+      return number_at(s, p + R.at[i], R.parts[i].size)
+    end
+  end
+end
+
+end
+
+---------------------------------------------------------------- one frame: what is wrong with it
+
+-- What the other parts use; everything else is private to this one.
+local examine, check_document, is_sound, ZERO_CAS
+
+do
 local function check_presence(head, shape, layout, key, value)
   local name = layout and layout.name or "message"
   if key > 0 and shape.key == "must not" then
@@ -1731,14 +1829,6 @@ local function check_header(head, shape, s, p)
       report("cas-not-zero", "")
     elseif shape.cas == "not zero" and zero then
       report("cas-zero", "the CAS is 0")
-    end
-  end
-end
-
-function field_value(s, p, name)
-  for i = 1, R.fields do
-    if R.parts[i].name == name then
-      return number_at(s, p + R.at[i], R.parts[i].size)
     end
   end
 end
@@ -1969,42 +2059,104 @@ function check_document(head, s, p, body, examined)
   return R.flaws - before
 end
 
+-- Whether a few comparisons show that nothing is wrong with a frame; see is_plain.
+function is_sound(head, collections, s, p, body, have)
+  local value = body - head.extras - head.key
+  local rule = head.value_rule
+  if value < 0 or have < HEADER + body or (value > 0 and rule == "must not") or (value == 0 and rule == "must") then
+    return false
+  end
+  local nmeta = head.nmeta_at
+  if nmeta then
+    local high, low = byte(s, p + HEADER + nmeta, p + HEADER + nmeta + 1)
+    if high + low > 0 then
+      return false
+    end
+  end
+  if collections and head.document then
+    return head.key > 1 and byte(s, p + HEADER + head.extras) < 128
+  end
+  return true
+end
+
 end
 
 ---------------------------------------------------------------- connections: dialect, era, roles
 
 -- What the other parts use; everything else is private to this one.
 local REMEMBERED, forced_dialect, connections, connection_list, stream_field,
-  seq_field, ack_field, behind_field, connection_of, side_of, learn_role, feed, since_of, era_name
+  seq_field, ack_field, behind_field, connection_of, side_of, learn_role, feed, era_name,
+  note_version, version_at
 
 do
 REMEMBERED = 8192 -- of each kind so many are kept per connection: a hostile capture must not fill the memory
-
-local FORM_OF, DECISIVE = {}, {}
-for _, form in ipairs(FORMS) do
-  if form.decisive then
-    DECISIVE[form.opcode] = true
-  else
-    local key = form.opcode * 256 + form.extras
-    FORM_OF[key] = FORM_OF[key] or {}
-    FORM_OF[key][#FORM_OF[key] + 1] = form
-  end
-end
 
 connections, connection_list = {}, {}
 
 local function set_dialect(c, dialect)
   if c.dialect ~= dialect then
-    c.dialect, c.heads = dialect, heads_of(dialect)
+    c.dialect, c.heads, c.changed = dialect, heads_of(dialect), true
     c.label = dialect == "memcached" and "Memcached" or dialect:upper()
+    c.quick = dialect == "dcp"
   end
 end
+
+---------------------------------------------------------------- what connections were like, for every later pass
+
+function era_name(since)
+  if since == 0 then
+    return nil
+  elseif since >= 9900 then
+    return "after 8.0"
+  end
+  return format("%d.%d", floor(since / 100), since % 100)
+end
+
+-- Something that is shown of a connection is another from frame n on.
+function note_version(c, n)
+  local versions = c.versions
+  local last = versions[#versions]
+  local v = {
+    n = n, dialect = c.dialect, heads = c.heads, label = c.label, collections = c.collections, name = c.name,
+    era = era_name(c.since), producer = c.producer, window = c.window,
+  }
+  if last and (last.n == n or #versions >= REMEMBERED) then
+    v.n = last.n
+    versions[#versions] = v
+  else
+    versions[#versions + 1] = v
+  end
+  c.now, c.changed = v, false
+end
+
+-- What a connection was like when frame n came, and up to which frame. Passes go forward mostly: the last answer is
+-- tried first.
+function version_at(c, n)
+  local versions, found = c.versions, c.cursor
+  local count = #versions
+  if not found or versions[found].n > n or (found < count and versions[found + 1].n <= n) then
+    local low, high = 1, count
+    while low < high do
+      local middle = floor((low + high + 1) / 2)
+      if versions[middle].n <= n then
+        low = middle
+      else
+        high = middle - 1
+      end
+    end
+    found, c.cursor = low, low
+  end
+  return versions[found], found < count and versions[found + 1].n or NO_RANGE
+end
+
+---------------------------------------------------------------- connections
 
 local function new_connection(id, pinfo)
   local c = {
     id = id, port = pinfo.src_port, other_port = pinfo.dst_port,
     first = tostring(pinfo.src), second = tostring(pinfo.dst),
-    weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, settled = forced_dialect ~= nil,
+    weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, versions = {},
+    level = forced_dialect and 2 or 0, -- how much is known: see telling
     hellos = {}, drafts = {}, draft_count = 0,
     -- by side (1: the sender that was seen first):
     next = {}, -- place in the TCP stream where the next message starts
@@ -2014,12 +2166,14 @@ local function new_connection(id, pinfo)
     doubt = { 0, 0 }, -- ordinal of the last frame behind a hole
   }
   set_dialect(c, forced_dialect or "memcached")
+  note_version(c, 0)
   connections[id] = c
   connection_list[#connection_list + 1] = c
   return c
 end
 
-
+-- The connection of a packet, and whether Wireshark has no fields of TCP on this pass: then nobody can say whether
+-- bytes are missing, or which of two connections between the same ports it is.
 function connection_of(pinfo)
   local found = stream_field and stream_field()
   local id
@@ -2029,7 +2183,7 @@ function connection_of(pinfo)
     local a, b = tostring(pinfo.src) .. pinfo.src_port, tostring(pinfo.dst) .. pinfo.dst_port
     id = a < b and a .. b or b .. a
   end
-  return connections[id] or new_connection(id, pinfo)
+  return connections[id] or new_connection(id, pinfo), not found
 end
 
 function side_of(c, pinfo)
@@ -2067,7 +2221,7 @@ local function feed_hello(c, side, head, s, p, body)
   if not head.response then
     c.hellos[side .. opaque] = true
   elseif c.hellos[3 - side .. opaque] and head.number == 0 then
-    c.collections = false
+    c.collections, c.changed = false, true
     local first = p + HEADER + head.framing + head.extras + head.key
     for at = first, p + HEADER + body - 2, 2 do
       local high, low = byte(s, at, at + 1)
@@ -2083,14 +2237,14 @@ function learn_role(c, side, head, s, p)
     local flags = byte(s, p + HEADER + head.framing + LIMITS.open_flags_at + 3)
     -- The flags name the role of the receiver; a notifier is a producer of stream ends alone.
     if flags then
-      c.producer = band(flags, LIMITS.produces) ~= 0 and 3 - side or side
+      c.producer, c.changed = band(flags, LIMITS.produces) ~= 0 and 3 - side or side, true
     end
   elseif not c.producer then
     local sender = head.spec and head.spec.sender
     if sender == "producer" or head.opcode == ADD_STREAM then
-      c.producer = side
+      c.producer, c.changed = side, true
     elseif sender == "consumer" then
-      c.producer = 3 - side
+      c.producer, c.changed = 3 - side, true
     end
   end
 end
@@ -2134,34 +2288,13 @@ function feed(c, side, head, s, p, body)
     feed_upr(c, side, head, s, p)
   end
   if c.form and not forced_dialect then
-    c.settled = true
+    c.level = 2
+  elseif c.level == 0 and c.weight >= 2 and c.producer then
+    c.level = 1
   end
   local before = c.dialect
   set_dialect(c, forced_dialect or c.form or (c.weight >= 2 and "dcp" or "memcached"))
   return before ~= c.dialect
-end
-
--- The oldest release that sends requests of this form, as a number: 6.5 is 605.
-function since_of(head, s, p)
-  if head.response or head.drafted or not head.upr then
-    return 0
-  end
-  local since = head.flexible and LIMITS.flexible_since or 0
-  for _, form in ipairs(FORM_OF[head.opcode * 256 + head.extras] or {}) do
-    if form.dialect == "dcp" and (not form.version or form.version == byte(s, p + HEADER + head.framing)) then
-      since = max(since, form.since or 0)
-    end
-  end
-  return since
-end
-
-function era_name(since)
-  if since == 0 then
-    return nil
-  elseif since >= 9900 then
-    return "after 8.0"
-  end
-  return format("%d.%d", floor(since / 100), since % 100)
 end
 
 end
@@ -2169,12 +2302,14 @@ end
 ---------------------------------------------------------------- what is remembered of frames, for every later pass
 
 -- What the other parts use; everything else is private to this one.
-local tracked, verdicts, snapshots, previous_seqnos, outstandings, links, keys_kept, lose, unsynced, track, inspect
+local tracked, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
+  prepare_state, lose, unsynced, pace_collector, expect_short_lives
 
 do
 -- Frames get ordinals as they come on the first pass; what is to be shown of one later is kept by its ordinal.
+-- Wireshark goes over a capture again and again, in any order: each frame has to look as it did when it came.
 
-local KEPT_FRAMES = 8000000
+kept_limit = 8000000 -- a preference; beyond so many frames later passes show what frames themselves say
 tracked = 0
 verdicts = {} -- ordinal to a list: rule, severity, sentence, rule, ...
 snapshots = {} -- ordinal to the marker in force, or to the stream where there is none
@@ -2185,9 +2320,9 @@ for _, rule in ipairs(RULES) do
   RULE_BY_ID[rule.id] = rule
 end
 
-local function blame(n, rule, sentence, severity)
+function blame(n, rule, sentence, severity)
   local list = verdicts[n]
-  if not RULE_BY_ID[rule] or n > KEPT_FRAMES then
+  if not RULE_BY_ID[rule] or (n > kept_limit and n < tracked) then
     return
   elseif not list then
     list = {}
@@ -2197,16 +2332,43 @@ local function blame(n, rule, sentence, severity)
   list[size + 1], list[size + 2], list[size + 3] = rule, severity or false, sentence
 end
 
+-- A frame beyond what is kept has been shown.
+function forget(n)
+  verdicts[n], snapshots[n], previous_seqnos[n], outstandings[n], links[n] = nil, nil, nil, nil, nil
+end
+
+-- Wireshark's objects live as long as a packet: thousands die before a collection pays. Where little is in use, Lua
+-- would collect all the time, so it may leave about so many kilobytes lying around.
+local GARBAGE = 98304
+local used_before, alive = 0, nil
+
+-- Called now and then: where less is in use than the last time, a collection has come to its end.
+function pace_collector()
+  local used = max(collectgarbage("count"), 1)
+  if not alive or used < used_before then
+    alive = used
+    pcall(collectgarbage, "setpause", floor(max(200, min(1000, 100 + 100 * GARBAGE / alive))))
+  end
+  used_before = used
+end
+
+-- tshark prints every field: dozens of objects per message, and all are dead by the next packet. Lua 5.2 has a collector
+-- for that, with which it takes two thirds of the time; later versions need it less, for with them tshark makes only
+-- the fields that were asked for.
+function expect_short_lives()
+  if _VERSION == "Lua 5.2" then
+    pcall(collectgarbage, "generational")
+  end
+end
+
 ---------------------------------------------------------------- losses
 
-local function prepare_state(c)
-  if not c.waiting then
-    c.waiting, c.waiting_count, c.answered, c.answered_count = {}, 0, {}, 0
-    c.streams, c.opaques, c.agreed, c.orphans = { {}, {} }, {}, {}, {}
-    c.stream_list = {}
-    c.sent, c.returned, c.outstanding, c.noops, c.noops_before = 0, 0, 0, 0, 0
-    c.largest, c.sluggish_until, c.sluggish_bytes = 0, -1, 0
-  end
+function prepare_state(c)
+  c.waiting, c.waiting_count, c.answered, c.answered_count = {}, 0, {}, 0
+  c.streams, c.agreed, c.orphans = { {}, {} }, {}, {}
+  c.stream_list, c.last = {}, {}
+  c.sent, c.returned, c.outstanding, c.noops, c.noops_before = 0, 0, 0, 0, 0
+  c.largest, c.sluggish_until, c.sluggish_bytes = 0, -1, 0
 end
 
 -- Bytes of a side are missing before the next frame: nothing that was expected of it holds any more.
@@ -2229,13 +2391,19 @@ function unsynced(c, side, size)
   lose(c, side)
 end
 
+end
+
 ---------------------------------------------------------------- FRM: what is wrong with single frames
 
+-- What the other parts use; everything else is private to this one.
+local blame_defects, blame_oddities
+
+do
 local function maybe_newer(c)
   return c.hello_granted or c.since >= 500
 end
 
-local function blame_defects(c, head, n)
+function blame_defects(c, head, n)
   if c.damaged or (not c.opened and c.dialect ~= "draft") then
     return
   end
@@ -2260,7 +2428,7 @@ local function blame_defects(c, head, n)
 end
 
 -- Rules about single frames that no defect stands for.
-local function blame_oddities(c, head, n, s, p)
+function blame_oddities(c, head, n, s, p)
   if head.flexible and not head.drafted and c.opened and not c.damaged and not c.hello_granted and not c.agreed.enable_stream_id then
     blame(n, "FRM-02", "flexible framing without HELLO and without stream ids: of servers before 6.5")
   end
@@ -2281,8 +2449,15 @@ local function blame_oddities(c, head, n, s, p)
   end
 end
 
+end
+
 ---------------------------------------------------------------- questions and answers
 
+-- What the other parts use; everything else is private to this one. Streams come behind this part.
+local question_key, link, at_least, take_question, settle_orphans, take_answer
+local begin_stream, close_stream
+
+do
 -- Requests whose answer is owed.
 local OWED = {
   [OPEN] = true, [ADD_STREAM] = true, [CLOSE_STREAM] = true, [STREAM_REQUEST] = true, [FAILOVER_LOG] = true,
@@ -2297,13 +2472,15 @@ for _, name in ipairs({
   SILENT[OPCODE[name]] = true
 end
 
-local function question_key(side, opcode, opaque)
+function question_key(side, opcode, opaque)
   return (side * 256 + opcode) * WORD + opaque
 end
 
-local function link(asked, n, number, time)
-  links[asked.n] = links[asked.n] or {}
-  links[asked.n].response_in = number
+function link(asked, n, number, time)
+  if asked.n <= kept_limit then
+    links[asked.n] = links[asked.n] or {}
+    links[asked.n].response_in = number
+  end
   links[n] = { response_to = asked.number, response_time = (time - asked.time) * 1000 }
 end
 
@@ -2330,7 +2507,7 @@ local function agree(c, asked, s, p, body, head)
       if (c.window or -1) <= 0 or size <= 0 then
         c.outstanding, c.sluggish_until, c.sluggish_bytes = 0, -1, 0
       end
-      c.window = size
+      c.window, c.changed = size, true
     elseif CONTROLS[key] then
       c.agreed[key] = value ~= "false" or nil
       c.agreed_since = max(c.agreed_since or 0, value ~= "false" and CONTROLS[key].since or 0)
@@ -2338,11 +2515,9 @@ local function agree(c, asked, s, p, body, head)
   end
 end
 
-local function at_least(c, since)
+function at_least(c, since)
   return c.since >= since or (c.agreed_since or 0) >= since
 end
-
-local begin_stream, close_stream -- see below
 
 local function paired(c, side, asked, head, s, p, body, n, number, time)
   link(asked, n, number, time)
@@ -2361,7 +2536,7 @@ local function paired(c, side, asked, head, s, p, body, n, number, time)
   end
 end
 
-local function take_question(c, side, head, s, p, body, n, number, time)
+function take_question(c, side, head, s, p, body, n, number, time)
   local opcode, opaque = head.opcode, number_at(s, p + 12, 4)
   local asked = {
     opcode = opcode, opaque = opaque, side = side, n = n, number = number, time = time, vbucket = head.number,
@@ -2371,11 +2546,11 @@ local function take_question(c, side, head, s, p, body, n, number, time)
     c.opened = c.opened or n
     asked.flags = field_value(s, p, "open_flags")
     if R.value_at <= HEADER + body and R.key > 0 then
-      c.name = sub(s, p + R.key_at, p + R.value_at - 1)
+      c.name, c.changed = sub(s, p + R.key_at, p + R.value_at - 1), true
     end
     learn_role(c, side, head, s, p)
     if asked.flags and floor(asked.flags / LIMITS.delete_times) % 2 == 1 then
-      c.since = max(c.since, LIMITS.delete_times_since)
+      c.since, c.changed = max(c.since, LIMITS.delete_times_since), true
     end
   elseif opcode == CONTROL then
     asked.key = sub(s, p + R.key_at, p + R.value_at - 1)
@@ -2408,7 +2583,7 @@ local function take_question(c, side, head, s, p, body, n, number, time)
 end
 
 -- Answers to nothing are only wrong once everything that their sender had heard has been seen.
-local function settle_orphans(c, side)
+function settle_orphans(c, side)
   local seen = c.seen[side]
   for i = #c.orphans, 1, -1 do
     local orphan = c.orphans[i]
@@ -2421,7 +2596,7 @@ local function settle_orphans(c, side)
   end
 end
 
-local function take_answer(c, side, head, s, p, body, n, number, time)
+function take_answer(c, side, head, s, p, body, n, number, time)
   local opcode, opaque = head.opcode, number_at(s, p + 12, 4)
   local key = question_key(3 - side, opcode, opaque)
   local queue = c.waiting[key]
@@ -2462,15 +2637,22 @@ local function take_answer(c, side, head, s, p, body, n, number, time)
   end
 end
 
----------------------------------------------------------------- streams
+end
 
+---------------------------------------------------------------- streams: snapshots, seqnos, keys
+
+-- What the other parts use; everything else is private to this one.
+local has, keys_kept, take_stream_message, SEQNO_LIMIT, KEYS_KEPT, ACKNOWLEDGE
+
+do
 local TAKEOVER, ACTIVE_ONLY, FROM_LATEST = 0x01, 0x10, 0x40
-local MEMORY, DISK, ACKNOWLEDGE, HISTORY, DUPLICATES = 0x01, 0x02, 0x08, 0x10, 0x20
-local SEQNO_LIMIT = 281474976710656.0
-local KEYS_KEPT = 1000000
+local MEMORY, DISK, HISTORY, DUPLICATES = 0x01, 0x02, 0x10, 0x20
+ACKNOWLEDGE = 0x08
+SEQNO_LIMIT = 281474976710656.0
+KEYS_KEPT = 1000000
 keys_kept = 0
 
-local function has(flags, bit_of)
+function has(flags, bit_of)
   return floor(flags / bit_of) % 2 == 1
 end
 
@@ -2519,12 +2701,9 @@ local function forget_keys(stream)
   stream.keys, stream.sync_keys, stream.key_count = {}, {}, 0
 end
 
-local PREPARED = { prepare = true, abort = true }
-local NO_DOCUMENT = { system_event = true, seqno_advanced = true }
-
 -- SNP-05: no key comes twice in one snapshot.
 local function take_key(c, stream, head, s, p, n, gap, early)
-  if head.key == 0 or NO_DOCUMENT[head.name] then
+  if not head.keyed then
     return
   elseif (stream.snapshot_n > 0) == early then
     return -- behind the first early marker items come as they are written
@@ -2532,7 +2711,7 @@ local function take_key(c, stream, head, s, p, n, gap, early)
   if not stream.keys then
     forget_keys(stream)
   end
-  local keys = PREPARED[head.name] and stream.sync_keys or stream.keys
+  local keys = head.sync and stream.sync_keys or stream.keys
   local at = p + HEADER + head.framing + head.extras
   if head.framing == 0 and head.flexible then
     at = p + R.key_at
@@ -2635,7 +2814,7 @@ local function take_marker(c, side, stream, head, s, p, n, number, gap)
 end
 
 -- A message of a vbucket's stream.
-local function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno)
+function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno)
   local key = head.number
   if head.framing > 0 or (head.flexible and R.framing and R.framing > 0) then
     key = key + (field_value(s, p, "stream_id") or 0) * 65536
@@ -2689,9 +2868,23 @@ local function take_stream_message(c, side, head, s, p, body, n, number, flawed,
   end
 end
 
+end
+
 ---------------------------------------------------------------- flow control
 
-local function take_counted(c, side, head, body, n, pinfo)
+-- What the other parts use; everything else is private to this one.
+local take_counted, take_ack
+
+do
+-- Whether a packet's sender had received more of the other side than was seen here: TCP may be waiting for lost bytes.
+local function unheard(c, side)
+  local found = ack_field and ack_field()
+  local seen = c.seen[3 - side]
+  local more = found and seen and (found.value - seen) % WORD or 0
+  return more > 0 and more < WORD / 2
+end
+
+function take_counted(c, side, head, body, n, pinfo)
   c.flow_side = c.flow_side or side
   if c.flow_side ~= side then
     return
@@ -2710,7 +2903,7 @@ local function take_counted(c, side, head, body, n, pinfo)
     full = full + c.sluggish_bytes
     c.sluggish_bytes = c.sluggish_bytes + size
   end
-  if c.outstanding >= full and c.opened and not c.damaged then
+  if c.outstanding >= full and c.opened and not c.damaged and not unheard(c, side) then
     blame(n, "FLC-02", format("%.0f bytes are outstanding in a window of %.0f, and more is sent", c.outstanding, c.window))
   end
   outstandings[n] = c.outstanding
@@ -2721,15 +2914,7 @@ local function take_counted(c, side, head, body, n, pinfo)
   end
 end
 
--- Whether a packet's sender had received more of the other side than was seen here: TCP may be waiting for lost bytes.
-local function unheard(c, side)
-  local found = ack_field and ack_field()
-  local seen = c.seen[3 - side]
-  local more = found and seen and (found.value - seen) % WORD or 0
-  return more > 0 and more < WORD / 2
-end
-
-local function take_ack(c, side, s, p, n, time)
+function take_ack(c, side, s, p, n, time)
   local bytes = field_value(s, p, "buffer_bytes")
   c.flow_side = c.flow_side or 3 - side
   if c.flow_side == side then
@@ -2763,13 +2948,23 @@ local function take_ack(c, side, s, p, n, time)
   outstandings[n] = c.outstanding
 end
 
----------------------------------------------------------------- the draft
+end
 
-local function take_draft(c, side, head, s, p, body, n, number, time)
+---------------------------------------------------------------- questions and answers of the draft
+
+local take_draft
+
+do
+-- Draft requests are told apart by opaque and vbucket; negative, so that no other question has the same key.
+local function draft_key(side, opaque, vbucket)
+  return -((opaque * 65536 + vbucket) * 4 + side)
+end
+
+function take_draft(c, side, head, s, p, body, n, number, time)
   local opaque = number_at(s, p + 12, 4)
   if not head.response then
     c.opened = c.opened or n
-    local key = question_key(side, 0, opaque) + head.number * 2 ^ -17
+    local key = draft_key(side, opaque, head.number)
     local asked = { n = n, number = number, time = time, vbucket = head.number, stream_id = 0, opaque = opaque, side = side, flags = 0 }
     if head.name == "stream_request" then
       asked.start = field_value(s, p, "start_seqno")
@@ -2782,7 +2977,7 @@ local function take_draft(c, side, head, s, p, body, n, number, time)
   if name ~= "stream_ok" and name ~= "stream_not_my_vbucket" and name ~= "stream_rollback" and name ~= "failover_log" then
     return
   end
-  local key = question_key(3 - side, 0, opaque) + head.number * 2 ^ -17
+  local key = draft_key(3 - side, opaque, head.number)
   local queue = c.waiting[key]
   if queue then
     local asked = table.remove(queue, 1)
@@ -2804,27 +2999,14 @@ local function take_draft(c, side, head, s, p, body, n, number, time)
   end
 end
 
----------------------------------------------------------------- every frame, on the first pass
-
--- Whether a few comparisons show that nothing is wrong with a frame; see is_plain.
-local function is_sound(head, collections, s, p, body, have)
-  local value = body - head.extras - head.key
-  if value < 0 or have < HEADER + body or (value > 0 and head.value_rule == "must not") or (value == 0 and head.value_rule == "must") then
-    return false
-  end
-  local nmeta = head.nmeta_at
-  if nmeta then
-    local high, low = byte(s, p + HEADER + nmeta, p + HEADER + nmeta + 1)
-    if high + low > 0 then
-      return false
-    end
-  end
-  if collections and head.document then
-    return head.key > 1 and byte(s, p + HEADER + head.extras) < 128
-  end
-  return true
 end
 
+---------------------------------------------------------------- every frame, on the first pass
+
+-- What the other parts use; everything else is private to this one.
+local track, track_quickly, inspect
+
+do
 -- Whether the frame that was examined last is not what its message says, so that no field of it means anything.
 local MISREAD = { ["extras-length-unknown"] = true, ["lengths-exceed-body"] = true }
 
@@ -2837,9 +3019,36 @@ local function misread()
   return false
 end
 
-function track(c, side, head, s, p, body, have, number, pinfo, late)
-  local n = tracked + 1
-  tracked = n
+-- The rules about frame n itself, and what it says about the release of its sender.
+local function take_frame(c, side, head, s, p, n, flaws, examined)
+  local since = head.since or since_of(head, s, p)
+  if since > c.since and c.dialect == "dcp" then
+    c.since, c.changed = since, true
+  end
+  if not c.opened and not head.response and (head.drafted or head.opcode == OPEN) then
+    c.opened = n
+  end
+  if flaws > 0 then
+    blame_defects(c, head, n)
+  end
+  if c.blame_next and c.blame_next[side] then
+    blame(n, "FRM-02", format("%d bytes before this frame are none: no known magic where a frame should start", c.blame_next[side]))
+    c.blame_next[side] = nil
+  end
+  if head.number >= LIMITS.vbuckets and not head.status and not head.response then
+    blame(n, "FRM-15", format("vbucket %d; clusters have %d", head.number, LIMITS.vbuckets))
+  end
+  if examined then
+    blame_oddities(c, head, n, s, p)
+  end
+  if head.opcode == MUTATION and c.since >= 405 and not head.response and byte(s, p + 16) == 0 and c.dialect == "dcp"
+    and sub(s, p + 16, p + 23) == ZERO_CAS then
+    blame(n, "FRM-07", "a mutation with CAS 0, from a server of 4.5 or later")
+  end
+end
+
+-- Take frame n, whatever it is.
+function track(c, side, head, s, p, body, have, n, number, pinfo, late)
   c.frames, c.bytes = c.frames + 1, c.bytes + HEADER + body
   if not c.waiting then
     prepare_state(c)
@@ -2851,43 +3060,16 @@ function track(c, side, head, s, p, body, have, number, pinfo, late)
   end
   if late then
     lose(c, side)
-    return n
+    return
   elseif have < HEADER + body then
     lose(c, side)
   end
   if c.dialect ~= "memcached" then
-    if not head.since then
-      head.since = head.opcode == SNAPSHOT_MARKER and -1 or since_of(head, s, p)
-    end
-    local since = head.since >= 0 and head.since or since_of(head, s, p)
-    if since > c.since and c.dialect == "dcp" then
-      c.since = since
-    end
-    if not c.opened and not head.response and (head.drafted or head.opcode == OPEN) then
-      c.opened = n
-    end
     if inspect and head.datatype > 0 and kind and have == HEADER + body then
       flaws = flaws + check_document(head, s, p, body, examined)
     end
-    if flaws > 0 then
-      blame_defects(c, head, n)
-    end
-    if c.blame_next and c.blame_next[side] then
-      blame(n, "FRM-02", format("%d bytes before this frame are none: no known magic where a frame should start", c.blame_next[side]))
-      c.blame_next[side] = nil
-    end
-    if head.number >= LIMITS.vbuckets and not head.status and not head.response then
-      blame(n, "FRM-15", format("vbucket %d; clusters have %d", head.number, LIMITS.vbuckets))
-    end
-    if examined then
-      blame_oddities(c, head, n, s, p)
-    end
-    if head.opcode == MUTATION and c.since >= 405 and not head.response and byte(s, p + 16) == 0 and c.dialect == "dcp"
-      and sub(s, p + 16, p + 23) == ZERO_CAS then
-      blame(n, "FRM-07", "a mutation with CAS 0, from a server of 4.5 or later")
-    end
+    take_frame(c, side, head, s, p, n, flaws, examined)
   end
-  c.last = c.last or {}
   c.last[side] = n
   if kind and kind <= OTHER then
     local seqno
@@ -2904,7 +3086,7 @@ function track(c, side, head, s, p, body, have, number, pinfo, late)
     take_counted(c, side, head, body, n, pinfo)
   end
   if kind and kind < STATE and kind ~= MARKER then
-    return n
+    return
   end
   if head.drafted then
     take_draft(c, side, head, s, p, body, n, number, pinfo.rel_ts)
@@ -2928,20 +3110,69 @@ function track(c, side, head, s, p, body, have, number, pinfo, late)
   if #c.orphans > 0 then
     settle_orphans(c, side)
   end
-  return n
+end
+
+-- Nearly every frame is a change that comes as it should: numbers are compared, and counted when all is well. Returns
+-- false, and has changed nothing, where anything calls for a closer look. Says what track says, for what it takes.
+function track_quickly(c, side, head, s, p, body, n)
+  local streams = c.streams
+  local stream = streams and streams[side][head.number]
+  if not stream or not c.quick or head.since > c.since or c.blame_next or (inspect and head.datatype > 0) then
+    return false
+  end
+  local marker, last, opaque = stream.marker, stream.last, stream.opaque
+  if not last or not marker or not stream.granted or stream.ending_n > 0 or stream.snapshot_n == 0 or stream.oso then
+    return false
+  end
+  local o1, o2, o3, o4, cas, _, _, _, _, _, _, _, s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, p + 12, p + 31)
+  local seqno = (((s1 * 256 + s2) * 256 + s3) * 256 + s4) * WORD + ((s5 * 256 + s6) * 256 + s7) * 256 + s8
+  local stop = marker.stop
+  if ((o1 * 256 + o2) * 256 + o3) * 256 + o4 ~= opaque or seqno <= last or not stop or seqno > stop or seqno < marker.start
+    or seqno >= SEQNO_LIMIT or (cas == 0 and c.since >= 405) then
+    return false
+  end
+  if not is_sound(head, c.collections, s, p, body, HEADER + body) then
+    return false
+  end
+  local size, window = HEADER + body + head.flow, c.window
+  if c.flow_side ~= side or (window and window > 0 and (c.outstanding >= window or c.sluggish_until >= 0)) then
+    return false
+  end
+  if head.keyed then
+    local keys = head.sync and stream.sync_keys or stream.keys
+    if not keys then
+      return false
+    end
+    local at = p + HEADER + head.extras
+    local key = sub(s, at, at + head.key - 1)
+    if keys[key] then
+      return false
+    elseif keys_kept < KEYS_KEPT then
+      keys[key] = true
+      keys_kept, stream.key_count = keys_kept + 1, stream.key_count + 1
+    end
+  end
+  c.frames, c.bytes, c.sent, c.last[side] = c.frames + 1, c.bytes + HEADER + body, c.sent + size, n
+  stream.bytes, stream.last, stream.last_n = stream.bytes + HEADER + body, seqno, n
+  stream.items, stream.changes = stream.items + 1, stream.changes + 1
+  snapshots[n], previous_seqnos[n] = marker, last
+  if window and window > 0 then
+    outstandings[n], c.outstanding = c.outstanding, c.outstanding + size
+  end
+  return true
 end
 
 end
 
 ---------------------------------------------------------------- the protocol and its fields
 
-local ok, upr = pcall(Proto, "upr", "Couchbase UPR/DCP replication")
+local ok, upr = pcall(Proto, "upr", TITLE)
 if not ok then
   return -- loaded twice: once is enough
 end
 
 -- What the other parts use; everything else is private to this one.
-local F, EXPERTS, show_keys, show_values, generated, show
+local F, EXPERTS
 
 do
 local FIELD_ORDER = {}
@@ -2996,12 +3227,22 @@ for _, rule in ipairs(RULES) do
 end
 declare("status", "status", "Refused", expert.severity.NOTE, expert.group.RESPONSE_CODE)
 declare("defect", "defect", "Odd, but known", expert.severity.NOTE, expert.group.PROTOCOL)
+declare("kept", "kept", "No more frames are remembered for later passes", expert.severity.NOTE, expert.group.PROTOCOL)
 declare("unsynced", "unsynced", "Bytes skipped: no message starts here", expert.severity.NOTE, expert.group.REASSEMBLE)
 upr.experts = EXPERT_ORDER
 
----------------------------------------------------------------- one frame in the tree
+end
 
-show_keys, show_values = true, true -- preferences
+---------------------------------------------------------------- parts of a frame in the tree
+
+-- What the other parts use; everything else is private to this one.
+local show_values, json_wanted, ADD, RANGE, MARK, generated, add_part, add_document, add_value
+
+do
+-- Methods of Wireshark's objects are looked up once: that takes as long as many of the calls themselves.
+-- ADD is TreeItem.add, RANGE Tvb.range, MARK TreeItem.set_generated; the dissector sets them.
+
+show_values, json_wanted = true, false -- preferences
 local json_dissector
 
 -- Names of the set bits of a number.
@@ -3016,23 +3257,22 @@ local function flag_names(flags, value)
 end
 
 function generated(tree, field, value)
-  local item = tree:add(field, value)
-  item:set_generated(true)
+  local item = ADD(tree, field, value)
+  MARK(item)
   return item
 end
 
 -- A declared field, with the names of its number or bits.
-local function add_part(tree, tvb, name, part, at)
-  local field = F[name]
-  local range = tvb(at, part.size)
-  local item = tree:add(field, range)
+function add_part(tree, tvb, name, part, at)
+  local range = RANGE(tvb, at, part.size)
+  local item = ADD(tree, F[name], range)
   if part.flags then
     local value = range:uint()
     item:append_text(" (" .. flag_names(part.flags, value) .. ")")
     for _, each in ipairs(FLAGS[part.flags].bits) do
       local bit_field = F[name .. "." .. each[2]]
       if bit_field then
-        item:add(bit_field, range)
+        ADD(item, bit_field, range)
       end
     end
   elseif part.names and part.size < 8 then
@@ -3042,37 +3282,6 @@ local function add_part(tree, tvb, name, part, at)
     end
   end
   return item
-end
-
-local function add_header(tree, tvb, o, head)
-  tree:add(F.magic, tvb(o, 1))
-  local opcode = tree:add(F.opcode, tvb(o + 1, 1))
-  if head.drafted then
-    opcode:set_text(format("Opcode: %s (0x%02x)", head.name, head.opcode))
-  end
-  if head.flexible then
-    tree:add(F.framing_length, tvb(o + 2, 1))
-    tree:add(F.key_length, tvb(o + 3, 1))
-  else
-    tree:add(F.key_length, tvb(o + 2, 2))
-  end
-  tree:add(F.extras_length, tvb(o + 4, 1))
-  if head.drafted then
-    tree:add(F.subtype, tvb(o + 5, 1))
-  else
-    add_part(tree, tvb, "datatype", { name = "datatype", size = 1, flags = "datatype" }, o + 5)
-  end
-  if head.status then
-    local item = tree:add(F.status, tvb(o + 6, 2))
-    if head.status ~= 0 then
-      item:add_proto_expert_info(EXPERTS.status, "Refused: " .. (status_name(head.status) or "unknown status"))
-    end
-  else
-    tree:add(F.vbucket, tvb(o + 6, 2))
-  end
-  tree:add(F.body_length, tvb(o + 8, 4))
-  tree:add(F.opaque, tvb(o + 12, 4))
-  tree:add(F.cas, tvb(o + 16, 8))
 end
 
 local function add_records(tree, tvb, kind, at, stop)
@@ -3095,7 +3304,7 @@ local function add_cache_records(tree, tvb, at, stop)
     for _, part in ipairs(record.fields) do
       add_part(tree, tvb, "record." .. part.name, part, place)
       if part.size < 8 then
-        sizes[part.name] = tvb(place, part.size):uint()
+        sizes[part.name] = RANGE(tvb, place, part.size):uint()
       end
       place = place + part.size
     end
@@ -3104,15 +3313,17 @@ local function add_cache_records(tree, tvb, at, stop)
       return
     end
     if sizes.key_length > 0 then
-      tree:add(F["record.key"], tvb(place, sizes.key_length))
+      ADD(tree, F["record.key"], RANGE(tvb, place, sizes.key_length))
     end
   end
 end
 
-local function call_json(tvb, pinfo, tree)
-  json_dissector = json_dissector or Dissector.get("json")
-  if json_dissector then
-    pcall(json_dissector.call, json_dissector, tvb, pinfo, tree)
+local function call_json(range, pinfo, tree)
+  if json_wanted then
+    json_dissector = json_dissector or Dissector.get("json")
+    if json_dissector then
+      pcall(json_dissector.call, json_dissector, range:tvb(), pinfo, tree)
+    end
   end
 end
 
@@ -3121,12 +3332,12 @@ local function add_xattrs(tree, plain)
   if plain:len() < 4 then
     return nil
   end
-  local stop, at = 4 + plain(0, 4):uint(), 4
+  local stop, at = 4 + RANGE(plain, 0, 4):uint(), 4
   if stop > plain:len() then
     return nil
   end
   while at < stop do
-    local size = at + 4 <= stop and plain(at, 4):uint()
+    local size = at + 4 <= stop and RANGE(plain, at, 4):uint()
     at = at + 4
     if not size or size < 2 or at + size > stop then
       return stop
@@ -3137,10 +3348,10 @@ local function add_xattrs(tree, plain)
       return stop
     end
     if zero > 1 then
-      tree:add(F["xattr.name"], plain(at, zero - 1))
+      ADD(tree, F["xattr.name"], RANGE(plain, at, zero - 1))
     end
     if zero < #pair - 1 then
-      tree:add(F["xattr.value"], plain(at + zero, #pair - zero - 1))
+      ADD(tree, F["xattr.value"], RANGE(plain, at + zero, #pair - zero - 1))
     end
     at = at + size
   end
@@ -3148,12 +3359,17 @@ local function add_xattrs(tree, plain)
 end
 
 -- A document: snappy, then xattrs, then the document itself.
-local function add_document(tree, tvb, pinfo, at, size, datatype)
-  local raw = tree:add(F.value, tvb(at, size))
+function add_document(tree, tvb, pinfo, at, size, datatype)
+  local range = RANGE(tvb, at, size)
+  local raw = ADD(tree, F.value, range)
   if size == 0 or datatype == 0 then
     return
+  elseif datatype == 1 then
+    ADD(tree, F.document, range)
+    call_json(range, pinfo, tree)
+    return
   end
-  local plain, from = tvb(at, size):tvb(), 0
+  local plain, from = range:tvb(), 0
   if floor(datatype / 2) % 2 == 1 then
     local inflated, defect = unsnappy(tvb:raw(at, size), LIMITS.body)
     if not inflated then
@@ -3164,7 +3380,7 @@ local function add_document(tree, tvb, pinfo, at, size, datatype)
       return
     end
     plain = ByteArray.new(inflated, true):tvb("Decompressed value")
-    generated(tree, F.inflated, plain(0, plain:len()))
+    generated(tree, F.inflated, RANGE(plain, 0, plain:len()))
   end
   if datatype >= 4 then
     from = add_xattrs(tree, plain)
@@ -3174,9 +3390,10 @@ local function add_document(tree, tvb, pinfo, at, size, datatype)
     end
   end
   if plain:len() > from then
-    tree:add(F.document, plain(from, plain:len() - from))
+    local document = RANGE(plain, from, plain:len() - from)
+    ADD(tree, F.document, document)
     if datatype % 2 == 1 then
-      call_json(plain(from, plain:len() - from):tvb(), pinfo, tree)
+      call_json(document, pinfo, tree)
     end
   end
 end
@@ -3184,33 +3401,20 @@ end
 local function add_metadata(tree, tvb, at, stop)
   at = at + 1
   while at + 3 <= stop do
-    local length = tvb(at + 1, 2):uint()
+    local length = RANGE(tvb, at + 1, 2):uint()
     if at + 3 + length > stop then
       return
     end
-    tree:add(F["metadata.id"], tvb(at, 1))
+    ADD(tree, F["metadata.id"], RANGE(tvb, at, 1))
     if length > 0 then
-      tree:add(F["metadata.data"], tvb(at + 3, length))
+      ADD(tree, F["metadata.data"], RANGE(tvb, at + 3, length))
     end
     at = at + 3 + length
   end
 end
 
-local function add_key(tree, tvb, o, head)
-  local at, size = o + R.key_at, R.key
-  if size == 0 or size ~= head.key or at + size > tvb:len() then
-    return
-  end
-  tree:add(F.key_bytes, tvb(at, size))
-  if R.collection then
-    tree:add(F.collection_id, tvb(at, R.collection_size), R.collection)
-  end
-  if show_keys and size > R.collection_size then
-    tree:add(F.key, tvb(at + R.collection_size, size - R.collection_size))
-  end
-end
-
-local function add_value(tree, tvb, pinfo, o, head, have)
+-- The value of the frame in R.
+function add_value(tree, tvb, pinfo, o, head, have)
   local at, size, shape = o + R.value_at, R.value, head.shape
   if size == 0 then
     return
@@ -3219,15 +3423,16 @@ local function add_value(tree, tvb, pinfo, o, head, have)
     return
   elseif R.value_at + size > have then
     if R.value_at < have then
-      tree:add(F.value, tvb(at, have - R.value_at))
+      ADD(tree, F.value, RANGE(tvb, at, have - R.value_at))
     end
     return
   end
   local kind = shape and shape.body
   if kind == "text" or kind == "JSON" then
-    tree:add(F.text, tvb(at, size))
+    local range = RANGE(tvb, at, size)
+    ADD(tree, F.text, range)
     if kind == "JSON" or byte(tvb:raw(at, 1)) == 0x7b then
-      call_json(tvb(at, size):tvb(), pinfo, tree)
+      call_json(range, pinfo, tree)
     end
   elseif kind == "cache transfer records" then
     add_cache_records(tree, tvb, at, at + size)
@@ -3242,59 +3447,184 @@ local function add_value(tree, tvb, pinfo, o, head, have)
       add_metadata(tree, tvb, at + size - nmeta, at + size)
     end
   elseif show_values and not (R.layout and #R.layout.value > 0) then
-    tree:add(F.value, tvb(at, size))
+    ADD(tree, F.value, RANGE(tvb, at, size))
   end
 end
 
--- Fields that are made from the frame and its connection.
-local function add_generated(tree, tvb, o, head, c, have, body)
-  generated(tree, F.name, head.name)
-  generated(tree, F.dialect, head.dialect)
-  generated(tree, F.response, head.response)
+end
+
+---------------------------------------------------------------- one frame in the tree
+
+-- What the other parts use; everything else is private to this one.
+local show_keys, show
+
+do
+show_keys = true -- a preference
+local DATATYPE = { name = "datatype", size = 1, flags = "datatype" }
+
+-- Nothing is set where it is 0, and its bits are not worth their lines.
+local function add_datatype(tree, tvb, at, head)
+  if head.datatype == 0 then
+    ADD(tree, F.datatype, RANGE(tvb, at, 1))
+  else
+    add_part(tree, tvb, "datatype", DATATYPE, at)
+  end
+end
+
+local function add_header(tree, tvb, o, head)
+  ADD(tree, F.magic, RANGE(tvb, o, 1))
+  local opcode = ADD(tree, F.opcode, RANGE(tvb, o + 1, 1))
+  if head.drafted then
+    opcode:set_text(format("Opcode: %s (0x%02x)", head.name, head.opcode))
+  end
+  if head.flexible then
+    ADD(tree, F.framing_length, RANGE(tvb, o + 2, 1))
+    ADD(tree, F.key_length, RANGE(tvb, o + 3, 1))
+  else
+    ADD(tree, F.key_length, RANGE(tvb, o + 2, 2))
+  end
+  ADD(tree, F.extras_length, RANGE(tvb, o + 4, 1))
+  if head.drafted then
+    ADD(tree, F.subtype, RANGE(tvb, o + 5, 1))
+  else
+    add_datatype(tree, tvb, o + 5, head)
+  end
+  if head.status then
+    local item = ADD(tree, F.status, RANGE(tvb, o + 6, 2))
+    if head.status ~= 0 then
+      item:add_proto_expert_info(EXPERTS.status, "Refused: " .. (status_name(head.status) or "unknown status"))
+    end
+  else
+    ADD(tree, F.vbucket, RANGE(tvb, o + 6, 2))
+  end
+  ADD(tree, F.body_length, RANGE(tvb, o + 8, 4))
+  ADD(tree, F.opaque, RANGE(tvb, o + 12, 4))
+  ADD(tree, F.cas, RANGE(tvb, o + 16, 8))
+end
+
+-- A key at offset `at`, whose first bytes are its collection's id where there is one.
+local function add_key(tree, tvb, at, size, collection, collection_size)
+  local range = RANGE(tvb, at, size)
+  ADD(tree, F.key_bytes, range)
+  if collection then
+    ADD(tree, F.collection_id, RANGE(tvb, at, collection_size), collection)
+    range = size > collection_size and RANGE(tvb, at + collection_size, size - collection_size)
+  end
+  if show_keys and range then
+    ADD(tree, F.key, range)
+  end
+end
+
+-- Fields that are made from the frame, and in the first frame of a tvb those of its connection.
+local function add_generated(tree, head, s, p, body, value, v, side, first)
+  local a, b, c, d = byte(s, p + 12, p + 15)
+  MARK(ADD(tree, F.name, head.name))
+  MARK(ADD(tree, F.dialect, head.dialect))
+  MARK(ADD(tree, F.response, head.response))
   if not head.flexible then
-    generated(tree, F.framing_length, 0)
+    MARK(ADD(tree, F.framing_length, 0))
   end
-  generated(tree, F.value_length, R.value)
-  generated(tree, F.opaque_swapped, tvb(o + 12, 4):le_uint())
-  generated(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0)
-  if R.layout then
-    generated(tree, F.layout, R.layout.name)
-  end
-  if have < HEADER + body then
-    generated(tree, F.missing, HEADER + body - have)
-  end
-  if c.name then
-    generated(tree, F.connection_name, c.name)
-  end
-  local era = era_name(c.since)
-  if era then
-    generated(tree, F.era, era)
+  MARK(ADD(tree, F.value_length, value))
+  MARK(ADD(tree, F.opaque_swapped, u32(d, c, b, a)))
+  MARK(ADD(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0))
+  if first then
+    if v.name then
+      MARK(ADD(tree, F.connection_name, v.name))
+    end
+    if v.era then
+      MARK(ADD(tree, F.era, v.era))
+    end
+    if v.producer then
+      MARK(ADD(tree, F.role, v.producer == side and "producer" or "consumer"))
+    end
   end
 end
 
--- Everything about the frame at offset o of a tvb, of which `have` bytes are there.
-function show(tree, tvb, pinfo, o, head, s, c, side, body, have)
-  examine(head, c.collections, s, o + 1, body, have)
-  local item = tree:add(upr, tvb(o, have))
-  item:append_text(", " .. head.info)
-  if head.vbucket and head.upr then
-    item:append_text(format(", vbucket %d", head.vbucket))
+-- A sound frame of a plain head has the fields of its layout at their places: made once per layout, they are a list of
+-- field, offset and size. False where a field has a second name, or the header is the draft's.
+local recipes = {}
+
+local function recipe_of(head)
+  local layout, seqno = head.fits[1], head.spec.seqno
+  local list = recipes[layout]
+  if not list then
+    local at = HEADER
+    list = { F.body_length, 8, 4, F.opaque, 12, 4, F.cas, 16, 8 }
+    for _, part in ipairs(layout.extras) do
+      list[#list + 1], list[#list + 2], list[#list + 3] = F[part.name], at, part.size
+      at = at + part.size
+    end
+    recipes[layout] = list
   end
+  head.recipe = not head.drafted and (not seqno or seqno == "by_seqno") and list
+  return head.recipe
+end
+
+local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), head.title)
+  ADD(item, F.magic, RANGE(tvb, o, 1))
+  ADD(item, F.opcode, RANGE(tvb, o + 1, 1))
+  ADD(item, F.key_length, RANGE(tvb, o + 2, 2))
+  ADD(item, F.extras_length, RANGE(tvb, o + 4, 1))
+  add_datatype(item, tvb, o + 5, head)
+  ADD(item, head.status and F.status or F.vbucket, RANGE(tvb, o + 6, 2))
+  for i = 1, #recipe, 3 do
+    ADD(item, recipe[i], RANGE(tvb, o + recipe[i + 1], recipe[i + 2]))
+  end
+  local at, size = o + HEADER + head.extras, head.key
+  if size > 0 then
+    if v.collections and head.document then
+      add_key(item, tvb, at, size, byte(s, at + 1), 1)
+    else
+      add_key(item, tvb, at, size, nil, 0)
+    end
+  end
+  local value = body - head.extras - size
+  add_generated(item, head, s, o + 1, body, value, v, side, first)
+  if head.fits[1].name ~= head.name then
+    MARK(ADD(item, F.layout, head.fits[1].name))
+  end
+  if value > 0 and show_values then
+    if head.shape.body then
+      add_document(item, tvb, pinfo, at + size, value, head.datatype)
+    else
+      ADD(item, F.value, RANGE(tvb, at + size, value))
+    end
+  end
+  return item
+end
+
+-- Everything about the frame at offset o of a tvb, of which `have` bytes are there, on a connection that was like v.
+-- `first`: no other of its tvb comes before it.
+function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first)
+  if head.plain and is_sound(head, v.collections, s, o + 1, body, have) then
+    local recipe = head.recipe
+    if recipe == nil then
+      recipe = recipe_of(head)
+    end
+    if recipe then
+      return show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+    end
+  end
+  examine(head, v.collections, s, o + 1, body, have)
+  local item = ADD(tree, upr, RANGE(tvb, o, have), head.title)
   add_header(item, tvb, o, head)
   for _, info in ipairs(R.infos) do
-    item:add(F.frame_info, tvb(o + info[2], info[3]), info[1])
+    ADD(item, F.frame_info, RANGE(tvb, o + info[2], info[3]), info[1])
   end
   for i = 1, R.fields do
     local part = R.parts[i]
     add_part(item, tvb, part.name, part, o + R.at[i])
     if head.spec and part.name == head.spec.seqno and part.name ~= "by_seqno" then
-      item:add(F.by_seqno, tvb(o + R.at[i], part.size)):set_generated(true)
+      MARK(ADD(item, F.by_seqno, RANGE(tvb, o + R.at[i], part.size)))
     end
   end
   if not R.layout and R.extras > 0 and R.fields == 0 and R.key_at <= have then
-    item:add(F.extras, tvb(o + R.extras_at, R.extras))
+    ADD(item, F.extras, RANGE(tvb, o + R.extras_at, R.extras))
   end
-  add_key(item, tvb, o, head)
+  if R.key > 0 and R.key == head.key and R.key_at + R.key <= have then
+    add_key(item, tvb, o + R.key_at, R.key, R.collection, R.collection_size)
+  end
   for i = 1, R.flaws do
     local defect = R.defects[i]
     local entry = generated(item, F.defect, defect)
@@ -3302,9 +3632,12 @@ function show(tree, tvb, pinfo, o, head, s, c, side, body, have)
       entry:add_proto_expert_info(EXPERTS.defect, DEFECTS[defect].title)
     end
   end
-  add_generated(item, tvb, o, head, c, have, body)
-  if c.producer and head.upr then
-    generated(item, F.role, c.producer == side and "producer" or "consumer")
+  add_generated(item, head, s, o + 1, body, R.value, v, side, first)
+  if R.layout and R.layout.name ~= head.name then
+    generated(item, F.layout, R.layout.name)
+  end
+  if have < HEADER + body then
+    generated(item, F.missing, HEADER + body - have)
   end
   add_value(item, tvb, pinfo, o, head, have)
   return item
@@ -3314,44 +3647,65 @@ end
 
 ---------------------------------------------------------------- what is remembered of a frame, in the tree
 
+-- What the other parts use; everything else is private to this one.
+local show_state, hand_over
+
+do
 local couchbase_dissector
+local marker_shown, window_shown -- of the tvb in hand
 
 -- Wireshark takes 64-bit numbers as objects only.
-local function generated_seqno(item, field, value)
-  generated(item, field, UInt64.new(value % WORD, floor(value / WORD)))
+local function object_of(value)
+  return UInt64.new(value % WORD, floor(value / WORD))
 end
 
-local function show_state(item, c, side, head, n)
+local function show_links(item, linked)
+  if linked.response_in then
+    generated(item, F.response_in, linked.response_in)
+  end
+  if linked.response_to then
+    generated(item, F.response_to, linked.response_to)
+    generated(item, F.response_time, linked.response_time)
+  end
+end
+
+-- What is remembered of frame n, on a connection that was like v. What is the same for several frames of a tvb is shown
+-- with the first of them: filters find packets, and every line takes its time. `fresh`: a tvb begins.
+function show_state(item, v, n, fresh)
+  if fresh then
+    marker_shown, window_shown = nil, nil
+  end
   local marker = snapshots[n]
-  if marker then
-    local stream = marker.stream
-    if stream.request then
-      generated(item, F.stream, stream.request)
+  if marker and marker ~= marker_shown then
+    marker_shown = marker
+    local request = marker.stream.request
+    if request then
+      MARK(ADD(item, F.stream, request))
     end
     if marker.stop then
-      generated(item, F.snapshot, marker.number)
-      generated_seqno(item, F.snapshot_start, marker.start)
-      generated_seqno(item, F.snapshot_end, marker.stop)
+      if not marker.start_object then
+        marker.start_object, marker.stop_object = object_of(marker.start), object_of(marker.stop)
+      end
+      MARK(ADD(item, F.snapshot, marker.number))
+      MARK(ADD(item, F.snapshot_start, marker.start_object))
+      MARK(ADD(item, F.snapshot_end, marker.stop_object))
     end
   end
-  if previous_seqnos[n] then
-    generated_seqno(item, F.previous_seqno, previous_seqnos[n])
+  local previous = previous_seqnos[n]
+  if previous then
+    MARK(ADD(item, F.previous_seqno, object_of(previous)))
   end
-  if outstandings[n] then
-    generated(item, F.outstanding, outstandings[n])
-    if c.window and c.window > 0 and c.window < WORD then
-      generated(item, F.window, c.window)
+  local outstanding = outstandings[n]
+  if outstanding then
+    MARK(ADD(item, F.outstanding, outstanding))
+    local window = v.window
+    if window ~= window_shown and window and window > 0 and window < WORD then
+      MARK(ADD(item, F.window, window))
+      window_shown = window
     end
   end
-  local linked = links[n]
-  if linked then
-    if linked.response_in then
-      generated(item, F.response_in, linked.response_in)
-    end
-    if linked.response_to then
-      generated(item, F.response_to, linked.response_to)
-      generated(item, F.response_time, linked.response_time)
-    end
+  if links[n] then
+    show_links(item, links[n])
   end
   local list = verdicts[n]
   if list then
@@ -3361,50 +3715,31 @@ local function show_state(item, c, side, head, n)
   end
 end
 
--- The built-in dissector for what is not ours; its words in the Info column are not wanted.
-local function hand_over(tvb, pinfo, tree)
+-- The built-in dissector for what is not ours, where anybody asks for its fields or for ours; its words in the Info
+-- column are not wanted.
+function hand_over(range, pinfo, tree, wanted)
   if couchbase_dissector == nil then
     local found, dissector = pcall(Dissector.get, "couchbase")
     couchbase_dissector = found and dissector or false
   end
-  if couchbase_dissector then
-    pcall(couchbase_dissector.call, couchbase_dissector, tvb, pinfo, tree)
+  if couchbase_dissector and (wanted or tree:referenced(couchbase_dissector)) then
+    pcall(couchbase_dissector.call, couchbase_dissector, range:tvb(), pinfo, tree)
+    return true
   end
+  return false
 end
 
----------------------------------------------------------------- packets
-
-upr.prefs.where = Pref.enum(
-  "Known ports", 2,
-  "The ports below are those of the built-in couchbase dissector: leave them to it, take them, or take them and show beside it what it says",
-  { { 1, "leave", 1 }, { 2, "take", 2 }, { 3, "beside", 3 } }, false
-)
-upr.prefs.ports = Pref.range("TCP ports", "11209-11210", "Ports to take; on all others traffic is recognised by its bytes", 65535)
-upr.prefs.dialect = Pref.enum("Dialect", 0, "How to read connections", {
-  { 0, "auto", 0 }, { 1, "dcp", 1 }, { 2, "upr", 2 }, { 3, "draft", 3 }, { 4, "upr-proto", 4 },
-}, false)
-upr.prefs.checks = Pref.bool("Check the rules", true, "Follow streams, answers and flow control, and report violations")
-upr.prefs.inspect = Pref.bool("Check values", false, "Expand and read every document to see whether it is what its datatype says (FRM-10): takes time")
-upr.prefs.limit = Pref.uint("Largest body", LIMITS.body, "Where a message must be searched for, no larger body is believed")
-upr.prefs.keys = Pref.bool("Show keys", true, "Show document keys as text")
-upr.prefs.values = Pref.bool("Show values", true, "Show values, and look into documents")
-
-local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
-local checks, beside = true, false
-local self_dissector
-local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
-local ordinals = {} -- by packet and tvb, the ordinal of its first frame
-local packet = {} -- what is known of the packet in hand
-local info_packet -- whose Info column was written last
-
-local function skip(tvb, tree, o, size)
-  local item = tree:add(F.unsynced, tvb(o, size))
-  item:add_proto_expert_info(EXPERTS.unsynced)
 end
 
+---------------------------------------------------------------- packets: where messages start, the Info column
+
+-- What the other parts use; everything else is private to this one.
+local info_packet, locate, write_info, runs, run_counts
+
+do
 -- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
 -- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
-local function locate(c, side, reported, s, number, offset)
+function locate(c, side, reported, s, number, offset)
   local next, seen = c.next[side], c.seen[side]
   if c.packet[side] == number or offset == 0 then
     -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
@@ -3437,91 +3772,195 @@ local function locate(c, side, reported, s, number, offset)
   return nil, false
 end
 
--- The messages of a packet as words, runs of the same one counted.
-local runs, run_counts = {}, {}
+-- The messages of a tvb as words, runs of the same one counted.
+runs, run_counts = {}, {}
+local counted = {} -- by name, words for its runs: most packets have one of few
+
+local function words_of(name, times)
+  if times == 1 then
+    return name
+  end
+  local known = counted[name]
+  if not known then
+    known = {}
+    counted[name] = known
+  end
+  local words = known[times]
+  if not words then
+    words = name .. format(" x%d", times)
+    if times < 100 then
+      known[times] = words
+    end
+  end
+  return words
+end
 
 local function names_of(count)
   if count == 1 then
-    return run_counts[1] > 1 and runs[1] .. format(" x%d", run_counts[1]) or runs[1]
+    return words_of(runs[1], run_counts[1])
   end
   local parts = {}
   for i = 1, count do
-    parts[i] = run_counts[i] > 1 and runs[i] .. format(" x%d", run_counts[i]) or runs[i]
+    parts[i] = words_of(runs[i], run_counts[i])
   end
   return concat(parts, ", ")
 end
 
-local function write_info(pinfo, c, number, offset, count, guarded)
-  local columns = pinfo.cols
-  local info = columns.info
-  if info_packet == number and offset ~= 0 then
-    info:append(", " .. names_of(count))
+-- One packet may come as several tvbs, each of which adds its words. `guarded`: other dissectors were called, which
+-- write there too.
+function write_info(pinfo, label, number, count, guarded)
+  local columns, words = pinfo.cols, names_of(count)
+  if info_packet ~= number then
+    columns.protocol, columns.info = label, words
   else
-    columns.protocol = c.label
-    info:set(names_of(count))
+    columns.info:append(", " .. words)
   end
   if guarded then
-    info:fence() -- other dissectors were called
+    columns.info:fence()
   end
   info_packet = number
 end
 
+end
+
+---------------------------------------------------------------- the dissector
+
+upr.prefs.where = Pref.enum(
+  "Known ports", 2,
+  "The ports below are those of the built-in couchbase dissector: leave them to it, take them, or take them and show beside it what it says",
+  { { 1, "leave", 1 }, { 2, "take", 2 }, { 3, "beside", 3 } }, false
+)
+upr.prefs.ports = Pref.range("TCP ports", "11209-11210", "Ports to take; on all others traffic is recognised by its bytes", 65535)
+upr.prefs.dialect = Pref.enum("Dialect", 0, "How to read connections", {
+  { 0, "auto", 0 }, { 1, "dcp", 1 }, { 2, "upr", 2 }, { 3, "draft", 3 }, { 4, "upr-proto", 4 },
+}, false)
+upr.prefs.checks = Pref.bool("Check the rules", true, "Follow streams, answers and flow control, and report violations")
+upr.prefs.inspect = Pref.bool("Check values", false, "Expand and read every document to see whether it is what its datatype says (FRM-10): takes time")
+upr.prefs.limit = Pref.uint("Largest body", LIMITS.body, "Where a message must be searched for, no larger body is believed")
+upr.prefs.keys = Pref.bool("Show keys", true, "Show document keys as text")
+upr.prefs.values = Pref.bool("Show values", true, "Show values, and look into documents")
+upr.prefs.json = Pref.enum(
+  "Show JSON as a tree", 0,
+  "Beside the text: auto does it in Wireshark, and where a filter asks for it; tshark prints every packet, which takes long",
+  { { 0, "auto", 0 }, { 1, "always", 1 }, { 2, "never", 2 } }, false
+)
+upr.prefs.kept = Pref.uint(
+  "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"
+)
+
+local checks, beside, json_shown = true, false, 0
+local self_dissector, json_proto, in_window
+local json_asked = false -- somebody filters by a field of JSON
+local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
+local ordinals = {} -- by packet and tvb, the ordinal of its first frame
+local forgetful -- the packet from which on frames are not remembered
+-- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
+local packet_number, packet_offset, packet_c, packet_side, packet_wanted, packet_blind, packet_seen
+-- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
+-- packets in the same order, is the first as to what came before.
+local blind_pass, followed = false, 0
+local RAW, REPORTED, OFFSET, REFERENCED -- methods, looked up once
+
+local function take_packet(number, offset, pinfo, tree)
+  local blind
+  if not ADD then
+    ADD, REFERENCED = tree.add, tree.referenced
+    -- The brackets around fields that are not on the wire are for eyes; tshark makes every field of every packet.
+    MARK = in_window and tree.set_generated or function() end
+  end
+  if json_shown == 0 and json_proto and (not packet_number or number <= packet_number) then
+    -- A new pass: filters are the same for all of it. A visible tree says that everything is wanted, so it tells nothing.
+    json_asked = not tree.visible and REFERENCED(tree, json_proto)
+  end
+  info_packet = nil
+  packet_c, blind = connection_of(pinfo)
+  packet_number, packet_offset, packet_side = number, offset, side_of(packet_c, pinfo)
+  packet_blind, packet_seen = blind, pinfo.visited
+  if packet_blind then
+    blind_pass = true
+  elseif blind_pass and packet_seen and number > followed then
+    followed, packet_seen = number, false
+  end
+  packet_wanted = json_asked or REFERENCED(tree, self_dissector)
+  if packet_wanted then
+    if expect_short_lives and not in_window and tree.visible then
+      expect_short_lives()
+      expect_short_lives = nil
+    end
+    -- A tree that is seen is one packet in Wireshark, and all of them in tshark.
+    json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and tree.visible)
+  end
+end
+
+local function skip(tvb, tree, o, size)
+  local item = ADD(tree, F.unsynced, RANGE(tvb, o, size))
+  item:add_proto_expert_info(EXPERTS.unsynced)
+end
+
 -- A frame whose head is not known yet, or tells something about its connection.
-local function meet(c, side, s, o, body, visited)
-  local head = c.heads[sub(s, o + 1, o + 8)] or head_at(c.heads, c.dialect, s, o + 1, body)
-  if not visited and head.telling and (not c.settled or head.opcode == HELLO) and feed(c, side, head, s, o + 1, body) then
-    head = c.heads[sub(s, o + 1, o + 8)] or head_at(c.heads, c.dialect, s, o + 1, body)
+local function meet(c, side, s, o, body)
+  local prefix = sub(s, o + 1, o + 8)
+  local head = c.heads[prefix] or head_at(c.heads, c.dialect, s, o + 1, body)
+  if head.tell > c.level and feed(c, side, head, s, o + 1, body) then
+    head = c.heads[prefix] or head_at(c.heads, c.dialect, s, o + 1, body)
   end
   return head
 end
 
+-- The first frame that later passes will know nothing more about.
+local function say_kept(tree, number)
+  forgetful = number
+  local words = format("Behind %.0f frames, later passes show only what a frame itself says", kept_limit)
+  tree:add_proto_expert_info(EXPERTS.kept, words)
+end
+
 function upr.dissector(tvb, pinfo, tree)
-  local length = tvb:len()
-  if length == 0 then
-    return 0
+  if not RAW then
+    RAW, RANGE, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.reported_len, tvb.offset
   end
-  local reported = tvb:reported_len()
+  local s = RAW(tvb)
+  local length, reported, number, offset = #s, REPORTED(tvb), pinfo.number, OFFSET(tvb)
   local whole = reported == length
-  local number, visited, offset = pinfo.number, pinfo.visited, tvb:offset()
-  -- Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
-  if number ~= packet.number or offset == packet.offset then
-    packet.number, packet.offset, packet.c = number, offset, connection_of(pinfo)
-    packet.side, packet.wanted = side_of(packet.c, pinfo), tree:referenced(self_dissector)
+  if number ~= packet_number or offset == packet_offset then
+    take_packet(number, offset, pinfo, tree)
   end
-  local c, side, wanted = packet.c, packet.side, packet.wanted
-  local s = tvb:raw(0, length)
-  local o, late, ordinal, key
-  if visited or wanted or checks then
-    key = number * 262144 + offset
-    ordinal = ordinals[key]
-  end
+  local c, side, wanted, visited = packet_c, packet_side, packet_wanted, packet_seen
+  local key = number * 262144 + offset
+  local o, late, ordinal = 0, nil, nil
+  local v, v_until -- what the connection is like, and up to which frame
   if visited then
     local place = places[key]
+    ordinal = ordinals[key]
+    v, v_until = version_at(c, ordinal or tracked)
     if place then
       o, late = place[1], place[2]
-    else
-      o = 0
+    end
+    if number == forgetful then
+      say_kept(tree, number)
     end
   else
     o, late = locate(c, side, reported, s, number, offset)
-    if o ~= 0 or late then
-      places[key or number * 262144 + offset] = { o, late }
+    if (o ~= 0 or late) and not packet_blind then
+      places[key] = { o, late }
+    end
+    if not late and c.lost then
+      lose(c, side)
+      c.lost = nil
     end
   end
-  local tracking = not visited and not late
-  if tracking and c.lost then
-    lose(c, side)
-    c.lost = nil
-  end
-  local count, run, asked, first, guarded = 0, 0, false, nil, wanted
-  local last_name
+  local count, run, asked, first, guarded, fresh = 0, 0, false, nil, wanted, true
+  local known, last_name = visited and v.heads or c.heads, nil
   local synced = o ~= nil
   o = o or 0
   while o < length do
-    local head = synced and c.heads[sub(s, o + 1, o + 8)]
+    if visited and ordinal and ordinal + count >= v_until then
+      v, v_until = version_at(c, ordinal + count)
+      known = v.heads
+    end
+    local head = synced and known[sub(s, o + 1, o + 8)]
     local b1, b2, b3, b4 = byte(s, o + 9, o + 12)
     local total = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4 + HEADER
-    if not head or not total or total > length - o or (head.telling and (not c.settled or head.hello)) then
+    if not head or not total or total > length - o or head.tell > c.level then
       -- Everything that is not a whole frame of a known kind.
       local left = length - o
       head = nil
@@ -3535,7 +3974,12 @@ function upr.dissector(tvb, pinfo, tree)
           first, asked = o, left >= HEADER and total - left
           break
         end
-        head = meet(c, side, s, o, total - HEADER, visited)
+        if visited then
+          head = known[sub(s, o + 1, o + 8)] or head_at(known, v.dialect, s, o + 1, total - HEADER)
+        else
+          head = meet(c, side, s, o, total - HEADER)
+          known = c.heads
+        end
       else
         total = nil
       end
@@ -3544,7 +3988,7 @@ function upr.dissector(tvb, pinfo, tree)
         local stop = found and found - 1 or maybe and maybe - 1 or length
         if stop > o then
           skip(tvb, tree, o, stop - o)
-          if tracking then
+          if not visited and not late then
             unsynced(c, side, stop - o)
           end
         end
@@ -3557,28 +4001,51 @@ function upr.dissector(tvb, pinfo, tree)
       end
     end
     if head then
-      local have = min(total, length - o)
-      local n
-      if checks then
-        if not visited then
-          n = track(c, side, head, s, o + 1, total - HEADER, have, number, pinfo, late)
-          if not ordinal then
-            ordinal = n
+      local have, body, n = min(total, length - o), total - HEADER, nil
+      if visited then
+        n = ordinal and ordinal + count
+      elseif packet_blind then
+        if c.changed then
+          note_version(c, tracked)
+        end
+        v = c.now
+      else
+        n = tracked + 1
+        tracked = n
+        if n % 2048 == 0 then
+          pace_collector()
+        end
+        if not ordinal then
+          ordinal = n
+          if n <= kept_limit then
             ordinals[key] = n
           end
-        elseif ordinal then
-          n = ordinal + count
         end
+        if n == kept_limit + 1 then
+          say_kept(tree, number)
+        end
+        local quick = head.quick and not late and have == total
+        if checks and not (quick and track_quickly(c, side, head, s, o + 1, body, n)) then
+          track(c, side, head, s, o + 1, body, have, n, number, pinfo, late)
+        end
+        if c.changed then
+          note_version(c, n)
+        end
+        v = c.now
       end
       if wanted or head.refused or (n and verdicts[n]) then
         guarded = true
-        local item = show(tree, tvb, pinfo, o, head, s, c, side, total - HEADER, have)
-        if n then
-          show_state(item, c, side, head, n)
+        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, count == 0)
+        if n and checks then
+          show_state(item, v, n, fresh)
+          fresh = false
         end
-        if beside or not head.upr then
-          hand_over(tvb(o, have):tvb(), pinfo, tree)
-        end
+      end
+      if (beside or not head.upr) and hand_over(RANGE(tvb, o, have), pinfo, tree, wanted) then
+        guarded = true
+      end
+      if n and n > kept_limit then
+        forget(n)
       end
       count = count + 1
       if head.info == last_name then
@@ -3590,7 +4057,7 @@ function upr.dissector(tvb, pinfo, tree)
       o = o + total
     end
   end
-  if tracking then
+  if not visited and not late then
     local stop = synced and (whole or not first) and (first or o)
     local behind = c.seen[side]
     c.next[side] = stop and behind and (behind - reported + stop) % WORD or (stop and 0) or nil
@@ -3604,19 +4071,22 @@ function upr.dissector(tvb, pinfo, tree)
     end
   end
   if run > 0 then
-    write_info(pinfo, c, number, offset, run, guarded)
+    write_info(pinfo, visited and v.label or c.label, number, run, guarded)
   end
   return length
 end
 
 ---------------------------------------------------------------- registration
 
+do
+local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
+
 local function reset()
   connections, connection_list = {}, {}
   places, ordinals, verdicts, snapshots = {}, {}, {}, {}
   previous_seqnos, outstandings, links = {}, {}, {}
-  tracked, keys_kept, info_packet = 0, 0, nil
-  packet.number = nil
+  tracked, keys_kept, info_packet, forgetful, packet_number = 0, 0, nil, nil, nil
+  blind_pass, followed, json_asked = false, 0, false
 end
 
 local taken_ports = ""
@@ -3626,7 +4096,7 @@ local function apply_preferences()
   forced_dialect = DIALECT_NAMES[prefs.dialect]
   checks, inspect = prefs.checks, prefs.inspect
   beside = prefs.where == 3
-  body_limit = prefs.limit
+  body_limit, kept_limit, json_shown = prefs.limit, prefs.kept, prefs.json
   show_keys, show_values = prefs.keys, prefs.values
   local ports = prefs.where == 1 and "" or tostring(prefs.ports)
   if ports ~= taken_ports then
@@ -3648,6 +4118,7 @@ end
 -- Before each capture; only now the preferences are known.
 function upr.init()
   reset()
+  pace_collector()
   apply_preferences()
 end
 
@@ -3658,6 +4129,16 @@ end
 stream_field, seq_field = Field.new("tcp.stream"), Field.new("tcp.seq")
 ack_field, behind_field = Field.new("tcp.ack"), Field.new("tcp.nxtseq")
 self_dissector = Dissector.get("upr")
+local has_json, json_found = pcall(Dissector.get, "json")
+json_proto = has_json and json_found or nil
+in_window = gui_enabled and gui_enabled() or false
+if in_window then
+  -- Wireshark reads a file without fields unless somebody has a filter; tshark has them, and two passes of it.
+  local reason = Listener.new("frame", "tcp")
+  function reason.packet() end
+  function reason.reset() end
+  function reason.draw() end
+end
 
 -- On any port: recognised by its bytes, and then for good.
 upr:register_heuristic("tcp", function(tvb, pinfo, tree)
@@ -3726,4 +4207,6 @@ end
 if gui_enabled and gui_enabled() and register_menu then
   register_menu("UPR/Connections", window("UPR connections", connection_lines), MENU_TOOLS_UNSORTED)
   register_menu("UPR/Streams", window("UPR streams", stream_lines), MENU_TOOLS_UNSORTED)
+end
+
 end

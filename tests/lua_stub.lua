@@ -13,7 +13,7 @@ function Proto(name)
 end
 DissectorTable = { get = function() return { add = function() end, remove = function() end } end }
 Dissector = { get = function() return { call = function() end } end }
-Field = { new = function() return function() return nil end end }
+Field = { new = function(name) return function() return name == "tcp.stream" and { value = 0 } or nil end end }
 Listener = { new = function() return {} end }
 UInt64 = { new = function(low, high) return high * 4294967296.0 + low end }
 DESEGMENT_ONE_MORE_SEGMENT = 268435455
@@ -35,10 +35,12 @@ local function range(s, o, n)
   return { bytes = part, uint = function() return number(part) end, le_uint = function() return number(part:reverse()) end,
     tvb = function() return tvb_of(part) end }
 end
+-- Methods know their object by `self` alone: a plugin may look one up once and use it for all objects of a kind.
+local methods = { len = function(self) return #self.bytes end, reported_len = function(self) return #self.bytes end,
+  offset = function(self) return self.at end, range = function(self, o, n) return range(self.bytes, o, n) end,
+  raw = function(self, o, n) return self.bytes:sub((o or 0) + 1, o and o + n or #self.bytes) end }
 function tvb_of(s, offset)
-  local methods = { len = function() return #s end, reported_len = function() return #s end, offset = function() return offset or 54 end,
-    raw = function(_, o, n) return s:sub(o + 1, o + n) end }
-  return setmetatable(methods, { __call = function(_, o, n) return range(s, o, n) end })
+  return setmetatable({ bytes = s, at = offset or 54 }, { __index = methods, __call = methods.range })
 end
 ByteArray = { new = function(s) return { tvb = function() return tvb_of(s, 0) end } end }
 local function shown(value)
@@ -47,7 +49,7 @@ local function shown(value)
   return tostring(value)
 end
 local function item()
-  return { referenced = function() return true end, append_text = function() end, set_text = function() end, set_generated = function() end,
+  return { visible = true, referenced = function() return true end, append_text = function() end, set_text = function() end, set_generated = function() end,
     add = function(_, field, what, value)
       assert(field, "no such field")
       if field.abbreviation then log[#log + 1] = field.abbreviation .. "=" .. shown(value == nil and what or value) end
@@ -55,12 +57,12 @@ local function item()
     end,
     add_proto_expert_info = function(_, which, text) log[#log + 1] = "!" .. which.abbreviation .. " " .. tostring(text) end }
 end
-local column = { set = function(_, text) log[#log + 1] = "info=" .. text end, append = function(_, text) log[#log + 1] = "more=" .. text end, fence = function() end }
+local column = { append = function(_, text) log[#log + 1] = "more=" .. text end, fence = function() end }
 function RUN(bytes, number_of_packet, forward, visited)
   log = {}
   local pinfo = { number = number_of_packet, visited = visited, src = forward and "a" or "b", dst = forward and "b" or "a",
     src_port = forward and 40000 or 11210, dst_port = forward and 11210 or 40000, can_desegment = 2, rel_ts = number_of_packet * 0.001,
-    cols = { info = column } }
+    cols = setmetatable({}, { __index = { info = column }, __newindex = function(_, name, text) log[#log + 1] = name .. "=" .. text end }) }
   PROTO.dissector(tvb_of(bytes), pinfo, item())
   return table.concat(log, "\n"), pinfo.desegment_offset, pinfo.desegment_len
 end

@@ -42,6 +42,19 @@ def packets_of(path: Path) -> list[tuple[float, bytes, int]]:
         return [(float(time), data, reader.datalink()) for time, data in reader]
 
 
+def can_be_merged(path: Path) -> bool:
+    """Whether a capture is whole packets of Ethernet and IPv4, so that others can stand beside it in one file."""
+    with path.open("rb") as file:
+        reader = dpkt.pcap.UniversalReader(file)
+        if reader.datalink() != dpkt.pcap.DLT_EN10MB:
+            return False
+        for _, data in reader:
+            (length,) = struct.unpack_from(">H", data, 16)
+            if data[12:14] != b"\x08\x00" or len(data) < 14 + length:
+                return False
+    return True
+
+
 def merge(paths: Sequence[Path], target: Path) -> list[Part]:
     """Write captures of Ethernet and IPv4 into one, and say where each of them is in it."""
     parts: list[Part] = []

@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from lua_support import ROOT, Message, by_part, listed, merge, messages
+from lua_support import ROOT, Message, by_part, can_be_merged, listed, merge, messages
 from support import Row, read_rows
 
 from dissector.frames import FIELD_COLUMNS, NO_END, TEXT_LIMIT, UNSIGNED
@@ -110,11 +110,12 @@ REORDERED = ("07e_reorder_dup",)  #: messages show in the packet that completes 
 LATE = ("late",)  #: the first frames are held back until others confirm them, so the dialect shows in another order
 
 
-def compared(path: Path) -> list[str]:
-    """Return how the plugin and the rows differ over a capture."""
+def compared(path: Path, read: dict[Path, dict[int, list[Message]]]) -> list[str]:
+    """Return how the plugin and the rows differ over a capture, which may have been read already."""
     name = path.stem
     ordered = () if name in LOSSY + SNAPPED else ORDERED
-    plugin = {packet: each for packet, each in messages(path, *ordered).items() if each}
+    found = read[path] if path in read else messages(path, *ordered)
+    plugin = {packet: each for packet, each in found.items() if each}
     rows = read_rows(path, FrameReader)
     if name in LOSSY:
         rows = [row for row in rows if not row["missing"]]
@@ -122,8 +123,8 @@ def compared(path: Path) -> list[str]:
         theirs = sorted(repr(shown(each)) for group in plugin.values() for each in group if "upr.magic" in each)
         ours = sorted(repr(shown_as(row)) for row in rows)
         return [f"{one} / {other}" for one, other in zip(theirs, ours, strict=True) if one != other]
-    found = differences(plugin, rows)
-    return [line for line in found if name not in LATE or "'dialect'" not in line]
+    lines = differences(plugin, rows)
+    return [line for line in lines if name not in LATE or "'dialect'" not in line]
 
 
 @pytest.fixture(scope="module")
@@ -139,16 +140,27 @@ def test_generated_captures(generated: dict[Path, dict[int, list[Message]]]) -> 
     assert sum(len(each) for packets in generated.values() for each in packets.values()) > 20_000
 
 
-@pytest.mark.parametrize("path", [*RECORDED, *ROUGH], ids=lambda path: path.stem)
-def test_recorded_and_rough_captures(path: Path) -> None:
-    assert compared(path)[:5] == []
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, dict[int, list[Message]]]:
+    """Those that one run of tshark can read together."""
+    together = [path for path in (*RECORDED, *ROUGH) if path.stem not in LOSSY + SNAPPED and can_be_merged(path)]
+    target = tmp_path_factory.mktemp("lua") / "recorded.pcap"
+    parts = merge(together, target)
+    found = by_part(messages(target, *ORDERED), parts)
+    return {path: found.get(path, {}) for path in together}
+
+
+def test_recorded_and_rough_captures(recorded: dict[Path, dict[int, list[Message]]]) -> None:
+    unlike = {path.name: compared(path, recorded)[:5] for path in (*RECORDED, *ROUGH)}
+    assert {name: lines for name, lines in unlike.items() if lines} == {}
+    assert len(recorded) > 10
 
 
 @pytest.mark.shared
 def test_captures_beside_the_checkout(shared_dir: Path) -> None:
     known = {path.name for path in RECORDED}
     beside = [path for path in sorted((shared_dir / "captures").glob("*.pcap*")) if path.name not in known]
-    unlike = {path.name: compared(path)[:3] for path in beside}
+    unlike = {path.name: compared(path, {})[:3] for path in beside}
     assert {name: lines for name, lines in unlike.items() if lines} == {}
     assert len(beside) > 5
 

@@ -98,6 +98,15 @@ def test_other_ports_are_recognised_and_11210_can_be_left_alone() -> None:
     assert len(handed.splitlines()) >= 2
 
 
+def test_json_is_a_tree_where_somebody_asks_for_it() -> None:
+    basic = CLEAN / "basic.pcapng"
+    assert len(tshark(basic, "-Y", 'json.key == "seqno"').splitlines()) > 5
+    printed = ("-T", "fields", "-e", "json.key", "-Y", 'upr.name == "mutation"')
+    assert "seqno" not in tshark(basic, *printed)
+    assert "seqno" in tshark(basic, "-o", "upr.json:always", *printed)
+    assert tshark(basic, "-o", "upr.json:never", "-Y", 'json.key == "seqno"') == ""
+
+
 def test_checks_can_be_switched_off() -> None:
     broken = ROOT / "captures" / "broken" / "SEQ-01-repeated.pcapng"
     assert tshark(broken, "-Y", "upr.expert.seq_01") != ""

@@ -36,7 +36,8 @@ end
 
 body_limit = LIMITS.body -- a preference
 
--- The length of the frame whose strictly legal header starts at place p; nil when it is none. At least 24 bytes are there.
+-- The length of the frame whose strictly legal header starts at place p; nil when it is none. At least 24 bytes are
+-- there.
 function legal(s, p)
   local m, opcode, k1, k2, extras, datatype, n1, n2, b1, b2, b3, b4 = byte(s, p, p + 11)
   local magic = MAGICS[m]
@@ -137,7 +138,8 @@ for m = 0, 255 do
 end
 MAGIC_SET = MAGIC_SET:gsub("%%([\128-\255\001-\031])", "%1") .. "]"
 
--- Search from place p on; a packet that was cut may start with a header whose frame goes beyond it. Returns the place of a header, or nil and the place of a last few bytes that may begin one.
+-- Search from place p on; a packet that was cut may start with a header whose frame goes beyond it. Returns the place of
+-- a header, or nil and the place of a last few bytes that may begin one.
 function search(s, p, cut)
   local length = #s
   if cut and p == 1 and length >= HEADER and (legal(s, 1) or 0) > length then

@@ -2,36 +2,78 @@
 
 -- What the other parts use; everything else is private to this one.
 local REMEMBERED, forced_dialect, connections, connection_list, stream_field,
-  seq_field, ack_field, behind_field, connection_of, side_of, learn_role, feed, since_of, era_name
+  seq_field, ack_field, behind_field, connection_of, side_of, learn_role, feed, era_name,
+  note_version, version_at
 
 do
 REMEMBERED = 8192 -- of each kind so many are kept per connection: a hostile capture must not fill the memory
-
-local FORM_OF, DECISIVE = {}, {}
-for _, form in ipairs(FORMS) do
-  if form.decisive then
-    DECISIVE[form.opcode] = true
-  else
-    local key = form.opcode * 256 + form.extras
-    FORM_OF[key] = FORM_OF[key] or {}
-    FORM_OF[key][#FORM_OF[key] + 1] = form
-  end
-end
 
 connections, connection_list = {}, {}
 
 local function set_dialect(c, dialect)
   if c.dialect ~= dialect then
-    c.dialect, c.heads = dialect, heads_of(dialect)
+    c.dialect, c.heads, c.changed = dialect, heads_of(dialect), true
     c.label = dialect == "memcached" and "Memcached" or dialect:upper()
+    c.quick = dialect == "dcp"
   end
 end
+
+---------------------------------------------------------------- what connections were like, for every later pass
+
+function era_name(since)
+  if since == 0 then
+    return nil
+  elseif since >= 9900 then
+    return "after 8.0"
+  end
+  return format("%d.%d", floor(since / 100), since % 100)
+end
+
+-- Something that is shown of a connection is another from frame n on.
+function note_version(c, n)
+  local versions = c.versions
+  local last = versions[#versions]
+  local v = {
+    n = n, dialect = c.dialect, heads = c.heads, label = c.label, collections = c.collections, name = c.name,
+    era = era_name(c.since), producer = c.producer, window = c.window,
+  }
+  if last and (last.n == n or #versions >= REMEMBERED) then
+    v.n = last.n
+    versions[#versions] = v
+  else
+    versions[#versions + 1] = v
+  end
+  c.now, c.changed = v, false
+end
+
+-- What a connection was like when frame n came, and up to which frame. Passes go forward mostly: the last answer is
+-- tried first.
+function version_at(c, n)
+  local versions, found = c.versions, c.cursor
+  local count = #versions
+  if not found or versions[found].n > n or (found < count and versions[found + 1].n <= n) then
+    local low, high = 1, count
+    while low < high do
+      local middle = floor((low + high + 1) / 2)
+      if versions[middle].n <= n then
+        low = middle
+      else
+        high = middle - 1
+      end
+    end
+    found, c.cursor = low, low
+  end
+  return versions[found], found < count and versions[found + 1].n or NO_RANGE
+end
+
+---------------------------------------------------------------- connections
 
 local function new_connection(id, pinfo)
   local c = {
     id = id, port = pinfo.src_port, other_port = pinfo.dst_port,
     first = tostring(pinfo.src), second = tostring(pinfo.dst),
-    weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, settled = forced_dialect ~= nil,
+    weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, versions = {},
+    level = forced_dialect and 2 or 0, -- how much is known: see telling
     hellos = {}, drafts = {}, draft_count = 0,
     -- by side (1: the sender that was seen first):
     next = {}, -- place in the TCP stream where the next message starts
@@ -41,12 +83,14 @@ local function new_connection(id, pinfo)
     doubt = { 0, 0 }, -- ordinal of the last frame behind a hole
   }
   set_dialect(c, forced_dialect or "memcached")
+  note_version(c, 0)
   connections[id] = c
   connection_list[#connection_list + 1] = c
   return c
 end
 
-
+-- The connection of a packet, and whether Wireshark has no fields of TCP on this pass: then nobody can say whether
+-- bytes are missing, or which of two connections between the same ports it is.
 function connection_of(pinfo)
   local found = stream_field and stream_field()
   local id
@@ -56,7 +100,7 @@ function connection_of(pinfo)
     local a, b = tostring(pinfo.src) .. pinfo.src_port, tostring(pinfo.dst) .. pinfo.dst_port
     id = a < b and a .. b or b .. a
   end
-  return connections[id] or new_connection(id, pinfo)
+  return connections[id] or new_connection(id, pinfo), not found
 end
 
 function side_of(c, pinfo)
@@ -94,7 +138,7 @@ local function feed_hello(c, side, head, s, p, body)
   if not head.response then
     c.hellos[side .. opaque] = true
   elseif c.hellos[3 - side .. opaque] and head.number == 0 then
-    c.collections = false
+    c.collections, c.changed = false, true
     local first = p + HEADER + head.framing + head.extras + head.key
     for at = first, p + HEADER + body - 2, 2 do
       local high, low = byte(s, at, at + 1)
@@ -110,14 +154,14 @@ function learn_role(c, side, head, s, p)
     local flags = byte(s, p + HEADER + head.framing + LIMITS.open_flags_at + 3)
     -- The flags name the role of the receiver; a notifier is a producer of stream ends alone.
     if flags then
-      c.producer = band(flags, LIMITS.produces) ~= 0 and 3 - side or side
+      c.producer, c.changed = band(flags, LIMITS.produces) ~= 0 and 3 - side or side, true
     end
   elseif not c.producer then
     local sender = head.spec and head.spec.sender
     if sender == "producer" or head.opcode == ADD_STREAM then
-      c.producer = side
+      c.producer, c.changed = side, true
     elseif sender == "consumer" then
-      c.producer = 3 - side
+      c.producer, c.changed = 3 - side, true
     end
   end
 end
@@ -161,34 +205,13 @@ function feed(c, side, head, s, p, body)
     feed_upr(c, side, head, s, p)
   end
   if c.form and not forced_dialect then
-    c.settled = true
+    c.level = 2
+  elseif c.level == 0 and c.weight >= 2 and c.producer then
+    c.level = 1
   end
   local before = c.dialect
   set_dialect(c, forced_dialect or c.form or (c.weight >= 2 and "dcp" or "memcached"))
   return before ~= c.dialect
-end
-
--- The oldest release that sends requests of this form, as a number: 6.5 is 605.
-function since_of(head, s, p)
-  if head.response or head.drafted or not head.upr then
-    return 0
-  end
-  local since = head.flexible and LIMITS.flexible_since or 0
-  for _, form in ipairs(FORM_OF[head.opcode * 256 + head.extras] or {}) do
-    if form.dialect == "dcp" and (not form.version or form.version == byte(s, p + HEADER + head.framing)) then
-      since = max(since, form.since or 0)
-    end
-  end
-  return since
-end
-
-function era_name(since)
-  if since == 0 then
-    return nil
-  elseif since >= 9900 then
-    return "after 8.0"
-  end
-  return format("%d.%d", floor(since / 100), since % 100)
 end
 
 end

@@ -1,4 +1,4 @@
----------------------------------------------------------------- packets
+---------------------------------------------------------------- the dissector
 
 upr.prefs.where = Pref.enum(
   "Known ports", 2,
@@ -14,140 +14,128 @@ upr.prefs.inspect = Pref.bool("Check values", false, "Expand and read every docu
 upr.prefs.limit = Pref.uint("Largest body", LIMITS.body, "Where a message must be searched for, no larger body is believed")
 upr.prefs.keys = Pref.bool("Show keys", true, "Show document keys as text")
 upr.prefs.values = Pref.bool("Show values", true, "Show values, and look into documents")
+upr.prefs.json = Pref.enum(
+  "Show JSON as a tree", 0,
+  "Beside the text: auto does it in Wireshark, and where a filter asks for it; tshark prints every packet, which takes long",
+  { { 0, "auto", 0 }, { 1, "always", 1 }, { 2, "never", 2 } }, false
+)
+upr.prefs.kept = Pref.uint(
+  "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"
+)
 
-local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
-local checks, beside = true, false
-local self_dissector
+local checks, beside, json_shown = true, false, 0
+local self_dissector, json_proto, in_window
+local json_asked = false -- somebody filters by a field of JSON
 local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
 local ordinals = {} -- by packet and tvb, the ordinal of its first frame
-local packet = {} -- what is known of the packet in hand
-local info_packet -- whose Info column was written last
+local forgetful -- the packet from which on frames are not remembered
+-- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
+local packet_number, packet_offset, packet_c, packet_side, packet_wanted, packet_blind, packet_seen
+-- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
+-- packets in the same order, is the first as to what came before.
+local blind_pass, followed = false, 0
+local RAW, REPORTED, OFFSET, REFERENCED -- methods, looked up once
+
+local function take_packet(number, offset, pinfo, tree)
+  local blind
+  if not ADD then
+    ADD, REFERENCED = tree.add, tree.referenced
+    -- The brackets around fields that are not on the wire are for eyes; tshark makes every field of every packet.
+    MARK = in_window and tree.set_generated or function() end
+  end
+  if json_shown == 0 and json_proto and (not packet_number or number <= packet_number) then
+    -- A new pass: filters are the same for all of it. A visible tree says that everything is wanted, so it tells nothing.
+    json_asked = not tree.visible and REFERENCED(tree, json_proto)
+  end
+  info_packet = nil
+  packet_c, blind = connection_of(pinfo)
+  packet_number, packet_offset, packet_side = number, offset, side_of(packet_c, pinfo)
+  packet_blind, packet_seen = blind, pinfo.visited
+  if packet_blind then
+    blind_pass = true
+  elseif blind_pass and packet_seen and number > followed then
+    followed, packet_seen = number, false
+  end
+  packet_wanted = json_asked or REFERENCED(tree, self_dissector)
+  if packet_wanted then
+    if expect_short_lives and not in_window and tree.visible then
+      expect_short_lives()
+      expect_short_lives = nil
+    end
+    -- A tree that is seen is one packet in Wireshark, and all of them in tshark.
+    json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and tree.visible)
+  end
+end
 
 local function skip(tvb, tree, o, size)
-  local item = tree:add(F.unsynced, tvb(o, size))
+  local item = ADD(tree, F.unsynced, RANGE(tvb, o, size))
   item:add_proto_expert_info(EXPERTS.unsynced)
 end
 
--- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
--- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
-local function locate(c, side, reported, s, number, offset)
-  local next, seen = c.next[side], c.seen[side]
-  if c.packet[side] == number or offset == 0 then
-    -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
-    if c.packet[side] ~= number then
-      local found = behind_field and behind_field()
-      c.packet[side], c.seen[side] = number, found and found.value
-    end
-    local unsure = c.unsure[side]
-    c.unsure[side] = nil
-    return next and not unsure and 0 or nil, false
-  end
-  local found = seq_field and seq_field()
-  c.packet[side], c.unsure[side] = number, nil
-  if not found then
-    return (next or starts(s)) and 0 or nil, false
-  end
-  local seq = found.value
-  if seen and (seq - seen) % WORD >= WORD / 2 then
-    return nil, true
-  end
-  c.seen[side] = (seq + reported) % WORD
-  if not seen then
-    return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
-  end
-  local ahead = next and (next - seq) % WORD
-  if ahead and ahead < WORD / 2 then
-    return ahead, false
-  end
-  c.lost = c.lost or seq ~= seen
-  return nil, false
-end
-
--- The messages of a packet as words, runs of the same one counted.
-local runs, run_counts = {}, {}
-
-local function names_of(count)
-  if count == 1 then
-    return run_counts[1] > 1 and runs[1] .. format(" x%d", run_counts[1]) or runs[1]
-  end
-  local parts = {}
-  for i = 1, count do
-    parts[i] = run_counts[i] > 1 and runs[i] .. format(" x%d", run_counts[i]) or runs[i]
-  end
-  return concat(parts, ", ")
-end
-
-local function write_info(pinfo, c, number, offset, count, guarded)
-  local columns = pinfo.cols
-  local info = columns.info
-  if info_packet == number and offset ~= 0 then
-    info:append(", " .. names_of(count))
-  else
-    columns.protocol = c.label
-    info:set(names_of(count))
-  end
-  if guarded then
-    info:fence() -- other dissectors were called
-  end
-  info_packet = number
-end
-
 -- A frame whose head is not known yet, or tells something about its connection.
-local function meet(c, side, s, o, body, visited)
-  local head = c.heads[sub(s, o + 1, o + 8)] or head_at(c.heads, c.dialect, s, o + 1, body)
-  if not visited and head.telling and (not c.settled or head.opcode == HELLO) and feed(c, side, head, s, o + 1, body) then
-    head = c.heads[sub(s, o + 1, o + 8)] or head_at(c.heads, c.dialect, s, o + 1, body)
+local function meet(c, side, s, o, body)
+  local prefix = sub(s, o + 1, o + 8)
+  local head = c.heads[prefix] or head_at(c.heads, c.dialect, s, o + 1, body)
+  if head.tell > c.level and feed(c, side, head, s, o + 1, body) then
+    head = c.heads[prefix] or head_at(c.heads, c.dialect, s, o + 1, body)
   end
   return head
 end
 
+-- The first frame that later passes will know nothing more about.
+local function say_kept(tree, number)
+  forgetful = number
+  local words = format("Behind %.0f frames, later passes show only what a frame itself says", kept_limit)
+  tree:add_proto_expert_info(EXPERTS.kept, words)
+end
+
 function upr.dissector(tvb, pinfo, tree)
-  local length = tvb:len()
-  if length == 0 then
-    return 0
+  if not RAW then
+    RAW, RANGE, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.reported_len, tvb.offset
   end
-  local reported = tvb:reported_len()
+  local s = RAW(tvb)
+  local length, reported, number, offset = #s, REPORTED(tvb), pinfo.number, OFFSET(tvb)
   local whole = reported == length
-  local number, visited, offset = pinfo.number, pinfo.visited, tvb:offset()
-  -- Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
-  if number ~= packet.number or offset == packet.offset then
-    packet.number, packet.offset, packet.c = number, offset, connection_of(pinfo)
-    packet.side, packet.wanted = side_of(packet.c, pinfo), tree:referenced(self_dissector)
+  if number ~= packet_number or offset == packet_offset then
+    take_packet(number, offset, pinfo, tree)
   end
-  local c, side, wanted = packet.c, packet.side, packet.wanted
-  local s = tvb:raw(0, length)
-  local o, late, ordinal, key
-  if visited or wanted or checks then
-    key = number * 262144 + offset
-    ordinal = ordinals[key]
-  end
+  local c, side, wanted, visited = packet_c, packet_side, packet_wanted, packet_seen
+  local key = number * 262144 + offset
+  local o, late, ordinal = 0, nil, nil
+  local v, v_until -- what the connection is like, and up to which frame
   if visited then
     local place = places[key]
+    ordinal = ordinals[key]
+    v, v_until = version_at(c, ordinal or tracked)
     if place then
       o, late = place[1], place[2]
-    else
-      o = 0
+    end
+    if number == forgetful then
+      say_kept(tree, number)
     end
   else
     o, late = locate(c, side, reported, s, number, offset)
-    if o ~= 0 or late then
-      places[key or number * 262144 + offset] = { o, late }
+    if (o ~= 0 or late) and not packet_blind then
+      places[key] = { o, late }
+    end
+    if not late and c.lost then
+      lose(c, side)
+      c.lost = nil
     end
   end
-  local tracking = not visited and not late
-  if tracking and c.lost then
-    lose(c, side)
-    c.lost = nil
-  end
-  local count, run, asked, first, guarded = 0, 0, false, nil, wanted
-  local last_name
+  local count, run, asked, first, guarded, fresh = 0, 0, false, nil, wanted, true
+  local known, last_name = visited and v.heads or c.heads, nil
   local synced = o ~= nil
   o = o or 0
   while o < length do
-    local head = synced and c.heads[sub(s, o + 1, o + 8)]
+    if visited and ordinal and ordinal + count >= v_until then
+      v, v_until = version_at(c, ordinal + count)
+      known = v.heads
+    end
+    local head = synced and known[sub(s, o + 1, o + 8)]
     local b1, b2, b3, b4 = byte(s, o + 9, o + 12)
     local total = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4 + HEADER
-    if not head or not total or total > length - o or (head.telling and (not c.settled or head.hello)) then
+    if not head or not total or total > length - o or head.tell > c.level then
       -- Everything that is not a whole frame of a known kind.
       local left = length - o
       head = nil
@@ -161,7 +149,12 @@ function upr.dissector(tvb, pinfo, tree)
           first, asked = o, left >= HEADER and total - left
           break
         end
-        head = meet(c, side, s, o, total - HEADER, visited)
+        if visited then
+          head = known[sub(s, o + 1, o + 8)] or head_at(known, v.dialect, s, o + 1, total - HEADER)
+        else
+          head = meet(c, side, s, o, total - HEADER)
+          known = c.heads
+        end
       else
         total = nil
       end
@@ -170,7 +163,7 @@ function upr.dissector(tvb, pinfo, tree)
         local stop = found and found - 1 or maybe and maybe - 1 or length
         if stop > o then
           skip(tvb, tree, o, stop - o)
-          if tracking then
+          if not visited and not late then
             unsynced(c, side, stop - o)
           end
         end
@@ -183,28 +176,51 @@ function upr.dissector(tvb, pinfo, tree)
       end
     end
     if head then
-      local have = min(total, length - o)
-      local n
-      if checks then
-        if not visited then
-          n = track(c, side, head, s, o + 1, total - HEADER, have, number, pinfo, late)
-          if not ordinal then
-            ordinal = n
+      local have, body, n = min(total, length - o), total - HEADER, nil
+      if visited then
+        n = ordinal and ordinal + count
+      elseif packet_blind then
+        if c.changed then
+          note_version(c, tracked)
+        end
+        v = c.now
+      else
+        n = tracked + 1
+        tracked = n
+        if n % 2048 == 0 then
+          pace_collector()
+        end
+        if not ordinal then
+          ordinal = n
+          if n <= kept_limit then
             ordinals[key] = n
           end
-        elseif ordinal then
-          n = ordinal + count
         end
+        if n == kept_limit + 1 then
+          say_kept(tree, number)
+        end
+        local quick = head.quick and not late and have == total
+        if checks and not (quick and track_quickly(c, side, head, s, o + 1, body, n)) then
+          track(c, side, head, s, o + 1, body, have, n, number, pinfo, late)
+        end
+        if c.changed then
+          note_version(c, n)
+        end
+        v = c.now
       end
       if wanted or head.refused or (n and verdicts[n]) then
         guarded = true
-        local item = show(tree, tvb, pinfo, o, head, s, c, side, total - HEADER, have)
-        if n then
-          show_state(item, c, side, head, n)
+        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, count == 0)
+        if n and checks then
+          show_state(item, v, n, fresh)
+          fresh = false
         end
-        if beside or not head.upr then
-          hand_over(tvb(o, have):tvb(), pinfo, tree)
-        end
+      end
+      if (beside or not head.upr) and hand_over(RANGE(tvb, o, have), pinfo, tree, wanted) then
+        guarded = true
+      end
+      if n and n > kept_limit then
+        forget(n)
       end
       count = count + 1
       if head.info == last_name then
@@ -216,7 +232,7 @@ function upr.dissector(tvb, pinfo, tree)
       o = o + total
     end
   end
-  if tracking then
+  if not visited and not late then
     local stop = synced and (whole or not first) and (first or o)
     local behind = c.seen[side]
     c.next[side] = stop and behind and (behind - reported + stop) % WORD or (stop and 0) or nil
@@ -230,7 +246,7 @@ function upr.dissector(tvb, pinfo, tree)
     end
   end
   if run > 0 then
-    write_info(pinfo, c, number, offset, run, guarded)
+    write_info(pinfo, visited and v.label or c.label, number, run, guarded)
   end
   return length
 end

@@ -1,11 +1,14 @@
 ---------------------------------------------------------------- registration
 
+do
+local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
+
 local function reset()
   connections, connection_list = {}, {}
   places, ordinals, verdicts, snapshots = {}, {}, {}, {}
   previous_seqnos, outstandings, links = {}, {}, {}
-  tracked, keys_kept, info_packet = 0, 0, nil
-  packet.number = nil
+  tracked, keys_kept, info_packet, forgetful, packet_number = 0, 0, nil, nil, nil
+  blind_pass, followed, json_asked = false, 0, false
 end
 
 local taken_ports = ""
@@ -15,7 +18,7 @@ local function apply_preferences()
   forced_dialect = DIALECT_NAMES[prefs.dialect]
   checks, inspect = prefs.checks, prefs.inspect
   beside = prefs.where == 3
-  body_limit = prefs.limit
+  body_limit, kept_limit, json_shown = prefs.limit, prefs.kept, prefs.json
   show_keys, show_values = prefs.keys, prefs.values
   local ports = prefs.where == 1 and "" or tostring(prefs.ports)
   if ports ~= taken_ports then
@@ -37,6 +40,7 @@ end
 -- Before each capture; only now the preferences are known.
 function upr.init()
   reset()
+  pace_collector()
   apply_preferences()
 end
 
@@ -47,6 +51,16 @@ end
 stream_field, seq_field = Field.new("tcp.stream"), Field.new("tcp.seq")
 ack_field, behind_field = Field.new("tcp.ack"), Field.new("tcp.nxtseq")
 self_dissector = Dissector.get("upr")
+local has_json, json_found = pcall(Dissector.get, "json")
+json_proto = has_json and json_found or nil
+in_window = gui_enabled and gui_enabled() or false
+if in_window then
+  -- Wireshark reads a file without fields unless somebody has a filter; tshark has them, and two passes of it.
+  local reason = Listener.new("frame", "tcp")
+  function reason.packet() end
+  function reason.reset() end
+  function reason.draw() end
+end
 
 -- On any port: recognised by its bytes, and then for good.
 upr:register_heuristic("tcp", function(tvb, pinfo, tree)
@@ -115,4 +129,6 @@ end
 if gui_enabled and gui_enabled() and register_menu then
   register_menu("UPR/Connections", window("UPR connections", connection_lines), MENU_TOOLS_UNSORTED)
   register_menu("UPR/Streams", window("UPR streams", stream_lines), MENU_TOOLS_UNSORTED)
+end
+
 end

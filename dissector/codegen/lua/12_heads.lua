@@ -1,147 +1,13 @@
----------------------------------------------------------------- numbers and bytes
-
-local byte, find, sub, format, concat = string.byte, string.find, string.sub, string.format, table.concat
-local band, floor, min, max = bit.band, math.floor, math.min, math.max
-local HEADER = LIMITS.header
--- A float in every Lua, so that 64-bit numbers are the same doubles everywhere: exact below 2^53.
-local WORD = 4294967296.0
-local NO_RANGE = WORD * WORD
-
-local function u32(a, b, c, d)
-  return ((a * 256 + b) * 256 + c) * 256 + d
-end
-
--- The big-endian number of n bytes at place p (from 1) of a string.
-local function number_at(s, p, n)
-  if n == 8 then
-    local a, b, c, d, e, f, g, h = byte(s, p, p + 7)
-    return u32(a, b, c, d) * WORD + u32(e, f, g, h)
-  end
-  local result = 0
-  for i = p, p + n - 1 do
-    result = result * 256 + byte(s, i)
-  end
-  return result
-end
-
----------------------------------------------------------------- messages by dialect and opcode
-
--- What a refusal looks like is never judged.
-local REFUSAL = { layouts = {}, key = "may", value = "may", body = "text", refusal = true }
-
-local function numbered(list, table_of)
-  for i = 1, #list do
-    list[i] = table_of[list[i]]
-  end
-end
-
-for _, layout in ipairs(LAYOUTS) do
-  numbered(layout.extras, PARTS)
-  numbered(layout.value, PARTS)
-end
-for _, shape in ipairs(SHAPES) do
-  numbered(shape.layouts, LAYOUTS)
-  for _, layout in ipairs(shape.layouts) do
-    shape.fixed = shape.fixed or #layout.value > 0
-  end
-end
-for _, info in ipairs(FRAME_INFOS) do
-  numbered(info.fields, PARTS)
-end
-for _, event in pairs(EVENTS) do
-  for version, fields in pairs(event.versions) do
-    if fields then
-      numbered(fields, PARTS)
-      fields.size = 0
-      for _, part in ipairs(fields) do
-        fields.size = fields.size + part.size
-      end
-    end
-  end
-end
-for _, record in pairs(RECORDS) do
-  numbered(record.fields, PARTS)
-end
-numbered(METADATA_ENTRY, PARTS)
-
-local PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES = {}, {}, nil, {}
-for _, message in ipairs(MESSAGES) do
-  message.request = message.request and SHAPES[message.request]
-  message.push = message.push and SHAPES[message.push]
-  message.responses = message.responses or {}
-  for status, shape in pairs(message.responses) do
-    message.responses[status] = SHAPES[shape]
-  end
-  if message.server_push then
-    PUSHED[message.opcode] = message
-  elseif message.log_answer then
-    DRAFT_LOG = message
-  elseif message.dialect == "draft" then
-    DRAFT_OPCODES[message.opcode] = true
-    for _, subtype in ipairs(message.subtypes) do
-      DRAFTED[message.opcode * 256 + subtype] = message
-    end
-  end
-end
-for _, opcodes in pairs(OPCODES) do
-  for opcode, number in pairs(opcodes) do
-    opcodes[opcode] = MESSAGES[number]
-  end
-end
-local DCP = OPCODES.dcp
-local OPCODE = {}
-for opcode, message in pairs(DCP) do
-  OPCODE[message.name] = opcode
-end
-local HELLO, OPEN, ADD_STREAM, CLOSE_STREAM = OPCODE.hello, OPCODE.open, OPCODE.add_stream, OPCODE.close_stream
-local STREAM_REQUEST, FAILOVER_LOG, NOOP = OPCODE.stream_request, OPCODE.get_failover_log, OPCODE.noop
-local SNAPSHOT_MARKER, VBUCKET_STATE = OPCODE.snapshot_marker, OPCODE.set_vbucket_state
-local BUFFER_ACK, CONTROL, MUTATION = OPCODE.buffer_ack, OPCODE.control, OPCODE.mutation
-
--- Opcodes whose frames can tell a dialect or change what is negotiated.
-local TELLING = { [HELLO] = true }
-for opcode, message in pairs(DCP) do
-  TELLING[opcode] = message.dialect == "dcp" or nil
-end
-for opcode in pairs(DRAFT_OPCODES) do
-  TELLING[opcode] = true
-end
-TELLING[HELLO] = true
-
-local SIBLING = { upr = "dcp", dcp = "upr" }
-
--- The same request or answer as the other one of upr and dcp has it.
-local function sibling_layouts(message, status)
-  local other = SIBLING[message.dialect]
-  local twin = other and OPCODES[other][message.opcode]
-  if not twin or twin.dialect ~= other then
-    return {}
-  end
-  local shape = twin.request
-  if status then
-    shape = twin.responses[status]
-  end
-  return shape and shape.layouts or {}
-end
-
-local function status_name(status)
-  local name = NAMES.status[status]
-  if name then
-    return name
-  end
-  for _, family in ipairs(STATUS_RANGES) do
-    if status >= family[1] and status <= family[2] then
-      return family[3]
-    end
-  end
-end
-
 ---------------------------------------------------------------- heads
 -- The first eight bytes of a frame say what it is. They repeat from frame to frame, so what follows from them is worked
 -- out once and looked up by the bytes themselves.
 
 -- What a message is to the state of its connection.
 local DATA, MARKER, CLOSING, END, OSO, STATE, CACHE, OTHER, ACK = 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- What the other parts use beside these; everything else is private to this one.
+local head_at, heads_of
+
+do
 local KINDS = {
   mutation = DATA, deletion = DATA, expiration = DATA, system_event = DATA, prepare = DATA, commit = DATA,
   abort = DATA, seqno_advanced = DATA, snapshot_marker = MARKER, snapshot_start = MARKER, snapshot_end = CLOSING,
@@ -158,6 +24,10 @@ local function offset_of(layout, name)
     at = at + part.size
   end
 end
+
+-- Changes without a document, and those that are not visible yet: their keys have a set of their own.
+local NO_DOCUMENT = { system_event = true, seqno_advanced = true }
+local PREPARED = { prepare = true, abort = true }
 
 -- Whether a frame with this head can only be wrong in ways that a few comparisons show.
 local function is_plain(head)
@@ -248,8 +118,8 @@ local function learn(dialect, prefix, body)
   local pushed = head.drafted or not head.response
   head.kind = pushed and head.upr and KINDS[head.name] or nil
   head.refused = head.status and head.status ~= 0
-  head.hello = opcode == HELLO
-  head.telling = TELLING[opcode]
+  head.tell = telling(opcode, extras)
+  head.since = since_of(head)
   head.flow = not head.response and spec and spec.flow or nil
   head.plain = is_plain(head)
   if head.plain then
@@ -260,6 +130,10 @@ local function learn(dialect, prefix, body)
   if spec and spec.seqno and head.kind == DATA and head.fits[1] then
     head.seqno_at = offset_of(head.fits[1], spec.seqno)
   end
+  head.keyed, head.sync = head.key > 0 and not NO_DOCUMENT[head.name], PREPARED[head.name]
+  head.quick = head.plain and head.kind == DATA and head.seqno_at == 0 and not head.drafted and head.since and head.flow
+    and head.number < LIMITS.vbuckets
+  head.title = TITLE .. ", " .. head.info .. (head.vbucket and head.upr and format(", vbucket %d", head.vbucket) or "")
   return head
 end
 
@@ -267,7 +141,7 @@ local HEADS_KEPT = 16384 -- a hostile capture must not fill the memory
 local heads, heads_count = {}, 0
 
 -- What the first eight bytes at place p mean in a dialect.
-local function head_at(known, dialect, s, p, body)
+function head_at(known, dialect, s, p, body)
   local prefix = sub(s, p, p + 7)
   if heads_count > HEADS_KEPT then
     for _, table_of in pairs(heads) do
@@ -286,11 +160,13 @@ local function head_at(known, dialect, s, p, body)
   return head
 end
 
-local function heads_of(dialect)
+function heads_of(dialect)
   local known = heads[dialect]
   if not known then
     known = {}
     heads[dialect] = known
   end
   return known
+end
+
 end

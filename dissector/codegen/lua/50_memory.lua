@@ -1,0 +1,93 @@
+---------------------------------------------------------------- what is remembered of frames, for every later pass
+
+-- What the other parts use; everything else is private to this one.
+local tracked, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
+  prepare_state, lose, unsynced, pace_collector, expect_short_lives
+
+do
+-- Frames get ordinals as they come on the first pass; what is to be shown of one later is kept by its ordinal.
+-- Wireshark goes over a capture again and again, in any order: each frame has to look as it did when it came.
+
+kept_limit = 8000000 -- a preference; beyond so many frames later passes show what frames themselves say
+tracked = 0
+verdicts = {} -- ordinal to a list: rule, severity, sentence, rule, ...
+snapshots = {} -- ordinal to the marker in force, or to the stream where there is none
+previous_seqnos, outstandings, links = {}, {}, {}
+
+local RULE_BY_ID = {}
+for _, rule in ipairs(RULES) do
+  RULE_BY_ID[rule.id] = rule
+end
+
+function blame(n, rule, sentence, severity)
+  local list = verdicts[n]
+  if not RULE_BY_ID[rule] or (n > kept_limit and n < tracked) then
+    return
+  elseif not list then
+    list = {}
+    verdicts[n] = list
+  end
+  local size = #list
+  list[size + 1], list[size + 2], list[size + 3] = rule, severity or false, sentence
+end
+
+-- A frame beyond what is kept has been shown.
+function forget(n)
+  verdicts[n], snapshots[n], previous_seqnos[n], outstandings[n], links[n] = nil, nil, nil, nil, nil
+end
+
+-- Wireshark's objects live as long as a packet: thousands die before a collection pays. Where little is in use, Lua
+-- would collect all the time, so it may leave about so many kilobytes lying around.
+local GARBAGE = 98304
+local used_before, alive = 0, nil
+
+-- Called now and then: where less is in use than the last time, a collection has come to its end.
+function pace_collector()
+  local used = max(collectgarbage("count"), 1)
+  if not alive or used < used_before then
+    alive = used
+    pcall(collectgarbage, "setpause", floor(max(200, min(1000, 100 + 100 * GARBAGE / alive))))
+  end
+  used_before = used
+end
+
+-- tshark prints every field: dozens of objects per message, and all are dead by the next packet. Lua 5.2 has a collector
+-- for that, with which it takes two thirds of the time; later versions need it less, for with them tshark makes only
+-- the fields that were asked for.
+function expect_short_lives()
+  if _VERSION == "Lua 5.2" then
+    pcall(collectgarbage, "generational")
+  end
+end
+
+---------------------------------------------------------------- losses
+
+function prepare_state(c)
+  c.waiting, c.waiting_count, c.answered, c.answered_count = {}, 0, {}, 0
+  c.streams, c.agreed, c.orphans = { {}, {} }, {}, {}
+  c.stream_list, c.last = {}, {}
+  c.sent, c.returned, c.outstanding, c.noops, c.noops_before = 0, 0, 0, 0, 0
+  c.largest, c.sluggish_until, c.sluggish_bytes = 0, -1, 0
+end
+
+-- Bytes of a side are missing before the next frame: nothing that was expected of it holds any more.
+function lose(c, side)
+  c.doubt[side] = tracked + 1
+  c.damaged = true
+end
+
+-- Bytes were skipped. Where none are missing, they are a fault of the frame before them (few) or of the next (many).
+function unsynced(c, side, size)
+  c.unsynced = c.unsynced + size
+  if not c.damaged and c.last and c.last[side] and c.opened then
+    if size < HEADER then
+      blame(c.last[side], "FRM-01", format("%d bytes lie between this frame and the next, too few for a frame", size))
+    else
+      c.blame_next = c.blame_next or {}
+      c.blame_next[side] = size
+    end
+  end
+  lose(c, side)
+end
+
+end

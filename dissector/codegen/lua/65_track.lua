@@ -1,0 +1,162 @@
+---------------------------------------------------------------- every frame, on the first pass
+
+-- What the other parts use; everything else is private to this one.
+local track, track_quickly, inspect
+
+do
+-- Whether the frame that was examined last is not what its message says, so that no field of it means anything.
+local MISREAD = { ["extras-length-unknown"] = true, ["lengths-exceed-body"] = true }
+
+local function misread()
+  for i = 1, R.flaws do
+    if MISREAD[R.defects[i]] then
+      return true
+    end
+  end
+  return false
+end
+
+-- The rules about frame n itself, and what it says about the release of its sender.
+local function take_frame(c, side, head, s, p, n, flaws, examined)
+  local since = head.since or since_of(head, s, p)
+  if since > c.since and c.dialect == "dcp" then
+    c.since, c.changed = since, true
+  end
+  if not c.opened and not head.response and (head.drafted or head.opcode == OPEN) then
+    c.opened = n
+  end
+  if flaws > 0 then
+    blame_defects(c, head, n)
+  end
+  if c.blame_next and c.blame_next[side] then
+    blame(n, "FRM-02", format("%d bytes before this frame are none: no known magic where a frame should start", c.blame_next[side]))
+    c.blame_next[side] = nil
+  end
+  if head.number >= LIMITS.vbuckets and not head.status and not head.response then
+    blame(n, "FRM-15", format("vbucket %d; clusters have %d", head.number, LIMITS.vbuckets))
+  end
+  if examined then
+    blame_oddities(c, head, n, s, p)
+  end
+  if head.opcode == MUTATION and c.since >= 405 and not head.response and byte(s, p + 16) == 0 and c.dialect == "dcp"
+    and sub(s, p + 16, p + 23) == ZERO_CAS then
+    blame(n, "FRM-07", "a mutation with CAS 0, from a server of 4.5 or later")
+  end
+end
+
+-- Take frame n, whatever it is.
+function track(c, side, head, s, p, body, have, n, number, pinfo, late)
+  c.frames, c.bytes = c.frames + 1, c.bytes + HEADER + body
+  if not c.waiting then
+    prepare_state(c)
+  end
+  local flaws, kind, examined = 0, head.kind, false
+  if kind ~= DATA or not head.plain or not is_sound(head, c.collections, s, p, body, have) then
+    examine(head, c.collections, s, p, body, have)
+    flaws, examined = R.flaws, true
+  end
+  if late then
+    lose(c, side)
+    return
+  elseif have < HEADER + body then
+    lose(c, side)
+  end
+  if c.dialect ~= "memcached" then
+    if inspect and head.datatype > 0 and kind and have == HEADER + body then
+      flaws = flaws + check_document(head, s, p, body, examined)
+    end
+    take_frame(c, side, head, s, p, n, flaws, examined)
+  end
+  c.last[side] = n
+  if kind and kind <= OTHER then
+    local seqno
+    if kind == DATA then
+      if flaws == 0 and head.seqno_at then
+        seqno = number_at(s, p + HEADER + (head.flexible and R.framing or head.framing) + head.seqno_at, 8)
+      elseif head.spec.seqno and not misread() then
+        seqno = field_value(s, p, head.spec.seqno)
+      end
+    end
+    take_stream_message(c, side, head, s, p, body, n, number, flaws > 0, seqno)
+  end
+  if head.flow and kind then
+    take_counted(c, side, head, body, n, pinfo)
+  end
+  if kind and kind < STATE and kind ~= MARKER then
+    return
+  end
+  if head.drafted then
+    take_draft(c, side, head, s, p, body, n, number, pinfo.rel_ts)
+  elseif head.response then
+    take_answer(c, side, head, s, p, body, n, number, pinfo.rel_ts)
+  elseif kind == ACK then
+    take_ack(c, side, s, p, n, pinfo.rel_ts)
+    if c.dialect == "upr" then
+      take_question(c, side, head, s, p, body, n, number, pinfo.rel_ts)
+    end
+  elseif kind == MARKER then
+    if has(field_value(s, p, "snapshot_type") or 0, ACKNOWLEDGE) then
+      take_question(c, side, head, s, p, body, n, number, pinfo.rel_ts)
+    end
+  elseif head.opcode == NOOP and head.upr then
+    c.noops = c.noops + 1
+    take_question(c, side, head, s, p, body, n, number, pinfo.rel_ts)
+  elseif not kind or kind == STATE then
+    take_question(c, side, head, s, p, body, n, number, pinfo.rel_ts)
+  end
+  if #c.orphans > 0 then
+    settle_orphans(c, side)
+  end
+end
+
+-- Nearly every frame is a change that comes as it should: numbers are compared, and counted when all is well. Returns
+-- false, and has changed nothing, where anything calls for a closer look. Says what track says, for what it takes.
+function track_quickly(c, side, head, s, p, body, n)
+  local streams = c.streams
+  local stream = streams and streams[side][head.number]
+  if not stream or not c.quick or head.since > c.since or c.blame_next or (inspect and head.datatype > 0) then
+    return false
+  end
+  local marker, last, opaque = stream.marker, stream.last, stream.opaque
+  if not last or not marker or not stream.granted or stream.ending_n > 0 or stream.snapshot_n == 0 or stream.oso then
+    return false
+  end
+  local o1, o2, o3, o4, cas, _, _, _, _, _, _, _, s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, p + 12, p + 31)
+  local seqno = (((s1 * 256 + s2) * 256 + s3) * 256 + s4) * WORD + ((s5 * 256 + s6) * 256 + s7) * 256 + s8
+  local stop = marker.stop
+  if ((o1 * 256 + o2) * 256 + o3) * 256 + o4 ~= opaque or seqno <= last or not stop or seqno > stop or seqno < marker.start
+    or seqno >= SEQNO_LIMIT or (cas == 0 and c.since >= 405) then
+    return false
+  end
+  if not is_sound(head, c.collections, s, p, body, HEADER + body) then
+    return false
+  end
+  local size, window = HEADER + body + head.flow, c.window
+  if c.flow_side ~= side or (window and window > 0 and (c.outstanding >= window or c.sluggish_until >= 0)) then
+    return false
+  end
+  if head.keyed then
+    local keys = head.sync and stream.sync_keys or stream.keys
+    if not keys then
+      return false
+    end
+    local at = p + HEADER + head.extras
+    local key = sub(s, at, at + head.key - 1)
+    if keys[key] then
+      return false
+    elseif keys_kept < KEYS_KEPT then
+      keys[key] = true
+      keys_kept, stream.key_count = keys_kept + 1, stream.key_count + 1
+    end
+  end
+  c.frames, c.bytes, c.sent, c.last[side] = c.frames + 1, c.bytes + HEADER + body, c.sent + size, n
+  stream.bytes, stream.last, stream.last_n = stream.bytes + HEADER + body, seqno, n
+  stream.items, stream.changes = stream.items + 1, stream.changes + 1
+  snapshots[n], previous_seqnos[n] = marker, last
+  if window and window > 0 then
+    outstandings[n], c.outstanding = c.outstanding, c.outstanding + size
+  end
+  return true
+end
+
+end

@@ -1,0 +1,191 @@
+---------------------------------------------------------------- one frame in the tree
+
+-- What the other parts use; everything else is private to this one.
+local show_keys, show
+
+do
+show_keys = true -- a preference
+local DATATYPE = { name = "datatype", size = 1, flags = "datatype" }
+
+-- Nothing is set where it is 0, and its bits are not worth their lines.
+local function add_datatype(tree, tvb, at, head)
+  if head.datatype == 0 then
+    ADD(tree, F.datatype, RANGE(tvb, at, 1))
+  else
+    add_part(tree, tvb, "datatype", DATATYPE, at)
+  end
+end
+
+local function add_header(tree, tvb, o, head)
+  ADD(tree, F.magic, RANGE(tvb, o, 1))
+  local opcode = ADD(tree, F.opcode, RANGE(tvb, o + 1, 1))
+  if head.drafted then
+    opcode:set_text(format("Opcode: %s (0x%02x)", head.name, head.opcode))
+  end
+  if head.flexible then
+    ADD(tree, F.framing_length, RANGE(tvb, o + 2, 1))
+    ADD(tree, F.key_length, RANGE(tvb, o + 3, 1))
+  else
+    ADD(tree, F.key_length, RANGE(tvb, o + 2, 2))
+  end
+  ADD(tree, F.extras_length, RANGE(tvb, o + 4, 1))
+  if head.drafted then
+    ADD(tree, F.subtype, RANGE(tvb, o + 5, 1))
+  else
+    add_datatype(tree, tvb, o + 5, head)
+  end
+  if head.status then
+    local item = ADD(tree, F.status, RANGE(tvb, o + 6, 2))
+    if head.status ~= 0 then
+      item:add_proto_expert_info(EXPERTS.status, "Refused: " .. (status_name(head.status) or "unknown status"))
+    end
+  else
+    ADD(tree, F.vbucket, RANGE(tvb, o + 6, 2))
+  end
+  ADD(tree, F.body_length, RANGE(tvb, o + 8, 4))
+  ADD(tree, F.opaque, RANGE(tvb, o + 12, 4))
+  ADD(tree, F.cas, RANGE(tvb, o + 16, 8))
+end
+
+-- A key at offset `at`, whose first bytes are its collection's id where there is one.
+local function add_key(tree, tvb, at, size, collection, collection_size)
+  local range = RANGE(tvb, at, size)
+  ADD(tree, F.key_bytes, range)
+  if collection then
+    ADD(tree, F.collection_id, RANGE(tvb, at, collection_size), collection)
+    range = size > collection_size and RANGE(tvb, at + collection_size, size - collection_size)
+  end
+  if show_keys and range then
+    ADD(tree, F.key, range)
+  end
+end
+
+-- Fields that are made from the frame, and in the first frame of a tvb those of its connection.
+local function add_generated(tree, head, s, p, body, value, v, side, first)
+  local a, b, c, d = byte(s, p + 12, p + 15)
+  MARK(ADD(tree, F.name, head.name))
+  MARK(ADD(tree, F.dialect, head.dialect))
+  MARK(ADD(tree, F.response, head.response))
+  if not head.flexible then
+    MARK(ADD(tree, F.framing_length, 0))
+  end
+  MARK(ADD(tree, F.value_length, value))
+  MARK(ADD(tree, F.opaque_swapped, u32(d, c, b, a)))
+  MARK(ADD(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0))
+  if first then
+    if v.name then
+      MARK(ADD(tree, F.connection_name, v.name))
+    end
+    if v.era then
+      MARK(ADD(tree, F.era, v.era))
+    end
+    if v.producer then
+      MARK(ADD(tree, F.role, v.producer == side and "producer" or "consumer"))
+    end
+  end
+end
+
+-- A sound frame of a plain head has the fields of its layout at their places: made once per layout, they are a list of
+-- field, offset and size. False where a field has a second name, or the header is the draft's.
+local recipes = {}
+
+local function recipe_of(head)
+  local layout, seqno = head.fits[1], head.spec.seqno
+  local list = recipes[layout]
+  if not list then
+    local at = HEADER
+    list = { F.body_length, 8, 4, F.opaque, 12, 4, F.cas, 16, 8 }
+    for _, part in ipairs(layout.extras) do
+      list[#list + 1], list[#list + 2], list[#list + 3] = F[part.name], at, part.size
+      at = at + part.size
+    end
+    recipes[layout] = list
+  end
+  head.recipe = not head.drafted and (not seqno or seqno == "by_seqno") and list
+  return head.recipe
+end
+
+local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), head.title)
+  ADD(item, F.magic, RANGE(tvb, o, 1))
+  ADD(item, F.opcode, RANGE(tvb, o + 1, 1))
+  ADD(item, F.key_length, RANGE(tvb, o + 2, 2))
+  ADD(item, F.extras_length, RANGE(tvb, o + 4, 1))
+  add_datatype(item, tvb, o + 5, head)
+  ADD(item, head.status and F.status or F.vbucket, RANGE(tvb, o + 6, 2))
+  for i = 1, #recipe, 3 do
+    ADD(item, recipe[i], RANGE(tvb, o + recipe[i + 1], recipe[i + 2]))
+  end
+  local at, size = o + HEADER + head.extras, head.key
+  if size > 0 then
+    if v.collections and head.document then
+      add_key(item, tvb, at, size, byte(s, at + 1), 1)
+    else
+      add_key(item, tvb, at, size, nil, 0)
+    end
+  end
+  local value = body - head.extras - size
+  add_generated(item, head, s, o + 1, body, value, v, side, first)
+  if head.fits[1].name ~= head.name then
+    MARK(ADD(item, F.layout, head.fits[1].name))
+  end
+  if value > 0 and show_values then
+    if head.shape.body then
+      add_document(item, tvb, pinfo, at + size, value, head.datatype)
+    else
+      ADD(item, F.value, RANGE(tvb, at + size, value))
+    end
+  end
+  return item
+end
+
+-- Everything about the frame at offset o of a tvb, of which `have` bytes are there, on a connection that was like v.
+-- `first`: no other of its tvb comes before it.
+function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first)
+  if head.plain and is_sound(head, v.collections, s, o + 1, body, have) then
+    local recipe = head.recipe
+    if recipe == nil then
+      recipe = recipe_of(head)
+    end
+    if recipe then
+      return show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+    end
+  end
+  examine(head, v.collections, s, o + 1, body, have)
+  local item = ADD(tree, upr, RANGE(tvb, o, have), head.title)
+  add_header(item, tvb, o, head)
+  for _, info in ipairs(R.infos) do
+    ADD(item, F.frame_info, RANGE(tvb, o + info[2], info[3]), info[1])
+  end
+  for i = 1, R.fields do
+    local part = R.parts[i]
+    add_part(item, tvb, part.name, part, o + R.at[i])
+    if head.spec and part.name == head.spec.seqno and part.name ~= "by_seqno" then
+      MARK(ADD(item, F.by_seqno, RANGE(tvb, o + R.at[i], part.size)))
+    end
+  end
+  if not R.layout and R.extras > 0 and R.fields == 0 and R.key_at <= have then
+    ADD(item, F.extras, RANGE(tvb, o + R.extras_at, R.extras))
+  end
+  if R.key > 0 and R.key == head.key and R.key_at + R.key <= have then
+    add_key(item, tvb, o + R.key_at, R.key, R.collection, R.collection_size)
+  end
+  for i = 1, R.flaws do
+    local defect = R.defects[i]
+    local entry = generated(item, F.defect, defect)
+    if not DEFECTS[defect].rule then
+      entry:add_proto_expert_info(EXPERTS.defect, DEFECTS[defect].title)
+    end
+  end
+  add_generated(item, head, s, o + 1, body, R.value, v, side, first)
+  if R.layout and R.layout.name ~= head.name then
+    generated(item, F.layout, R.layout.name)
+  end
+  if have < HEADER + body then
+    generated(item, F.missing, HEADER + body - have)
+  end
+  add_value(item, tvb, pinfo, o, head, have)
+  return item
+end
+
+end
