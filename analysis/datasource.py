@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 NAME = "upr"
 #: Every share reads all of its captures: more of them would only read more often.
 MAX_SHARES = 16
+#: What is smaller is read by one task. More than in ``reading``: here every share reads all of a file, which pays only
+#: where there are fewer files than cores.
+SPLIT_BYTES = 1 << 30
 _LOG = logging.getLogger("uprscope")
 
 
@@ -78,7 +81,7 @@ class UprReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         given = {name.lower(): value for name, value in options.items()}
         self._paths = _paths(given)
-        self._reading = Reading.of(given)
+        self._reading = Reading.of({"splitbytes": str(SPLIT_BYTES), **given})
         self._joined = truth("joined", given.get("joined", "false"))
 
     def partitions(self) -> Sequence[Captures]:

@@ -79,10 +79,10 @@ def test_a_joined_run_is_shared_out_too(spark: SparkSession, tmp_path: Path) -> 
 def test_how_many_tasks_there_are(tmp_path: Path) -> None:
     (tmp_path / "sparse.pcap").touch()
     with (tmp_path / "sparse.pcap").open("r+b") as file:
-        file.truncate(300 << 20)
+        file.truncate(3 << 30)
     options = {"path": str(tmp_path / "sparse.pcap")}
-    assert len(UprReader(options).partitions()) == 3  # of 128 MB
-    assert len(UprReader(options | {"splitbytes": str(300 << 20)}).partitions()) == 1
+    assert len(UprReader(options).partitions()) == 3  # of 1 GB
+    assert len(UprReader(options | {"splitbytes": str(3 << 30)}).partitions()) == 1
     assert len(UprReader(options | {"splitbytes": "1024"}).partitions()) == MAX_SHARES
 
 
