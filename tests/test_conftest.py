@@ -185,7 +185,11 @@ esac
 """
 VENV = "-m venv .venv"
 INSTALL_BASE = "-m pip install -qq -c constraints.txt -e .[report]"
-INSTALL_DEV = "-m pip install -qq -c constraints.txt -e .[dev,generate,report,spark]"
+CONNECT = "googleapis-common-protos grpcio grpcio-status pandas protobuf pytz"
+INSTALL_DEV = [
+    "-m pip install -qq -c constraints.txt -e .[dev,generate,report,spark]",
+    f"-m pip install -qq --no-deps --upgrade -c constraints.txt --target .venv/connect {CONNECT}",
+]
 ENSURE = ["ensure-tshark", "ensure-chromium"]
 CHECKS = ["-m ruff check", "-m ruff format --check", "-m mypy", "-m pytest -n auto --dist loadgroup"]
 DEMO = [
@@ -233,7 +237,7 @@ def make(top: Path, *arguments: str, **environment: str) -> tuple[int, list[str]
 
 @pytest.mark.tool("make")
 def test_make_test_installs_once_and_ends_with_pytest(checkout: Path) -> None:
-    assert make(checkout, "test") == (0, [VENV, INSTALL_DEV, *ENSURE, *CHECKS], "")
+    assert make(checkout, "test") == (0, [VENV, *INSTALL_DEV, *ENSURE, *CHECKS], "")
     assert make(checkout, "test") == (0, [*ENSURE, *CHECKS], "")
     assert make(checkout, "demo") == (0, [*DEMO], "")
 
@@ -242,7 +246,7 @@ def test_make_test_installs_once_and_ends_with_pytest(checkout: Path) -> None:
 def test_make_demo_installs_no_more_than_it_needs(checkout: Path) -> None:
     assert make(checkout, "demo") == (0, [VENV, INSTALL_BASE, *DEMO], "")
     assert make(checkout, "demo") == (0, [*DEMO], "")
-    assert make(checkout, "types") == (0, [INSTALL_DEV, "-m mypy"], "")
+    assert make(checkout, "types") == (0, [*INSTALL_DEV, "-m mypy"], "")
 
 
 @pytest.mark.tool("make")
