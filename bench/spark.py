@@ -56,8 +56,8 @@ SINGLE = {
     "check": "check_frames over the archive's Parquet",
 }
 STEPS = (
-    Step("source, no sink", "data source, rows made and dropped", "dissect", 3),
-    Step("source, Parquet", "data source, rows written by Spark", "dissect"),
+    Step("source, no sink", "data source, rows made and dropped", "decode", 3),
+    Step("source, Parquet", "data source to Parquet", "dissect", 3),
     Step("ingest", "archive: ingest", "dissect", 3),
     Step("check", "archive: check", "check", 8),
     Step("check, shuffled", "the same, by connection through a shuffle", "check", 8),
