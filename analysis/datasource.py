@@ -4,16 +4,18 @@ Knows how Spark asks for partitions and batches; must not know formats or protoc
 a connection said in the file before is not known. With ``joined`` all files are one run. A data source can't shuffle:
 what is larger than ``splitBytes`` is read by several tasks, each from the beginning to the end, and each makes rows of
 the connections of its share only; the rows are the same, ``frame`` too. :func:`analysis.distributed.read_frames` reads
-every byte about once instead, with as many tasks as there are.
+every byte about once instead, with as many tasks as there are. Nor does Spark tell a data source which columns a query
+needs, and bringing one to it costs more than decoding it: the option ``columns`` names those that are to be there.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from analysis.addresses import find, sizes
@@ -22,13 +24,12 @@ from analysis.plan import begin
 from analysis.reading import Mode, Reading, truth
 from analysis.share_reader import ShareReader
 from dissector.errors import InputError, UsageError
-from dissector.frames import SCHEMA
+from dissector.frames import SCHEMA, columns_of
 from dissector.pipeline import FrameReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from analysis.addresses import Address
@@ -65,13 +66,16 @@ class UprDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return the frame schema in Spark's types."""
-        return spark_schema(SCHEMA)
+        """Return the frame schema in Spark's types, or what was chosen of it."""
+        chosen = _columns(self.options)
+        return spark_schema(pa.schema([field for field in SCHEMA if chosen is None or field.name in chosen]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads."""
         if schema != self.schema():
-            raise UsageError("the data source upr has a schema of its own: leave .schema(...) out")
+            raise UsageError(
+                "the data source upr has a schema of its own: .option('columns', ...) chooses, not .schema(...)"
+            )
         return UprReader(dict(self.options))
 
 
@@ -81,7 +85,8 @@ class UprReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         given = {name.lower(): value for name, value in options.items()}
         self._paths = _paths(given)
-        self._reading = Reading.of({"splitbytes": str(SPLIT_BYTES), **given})
+        self._reading = Reading.of({"splitbytes": str(SPLIT_BYTES), **given}, ("joined", "columns"))
+        self._options = replace(self._reading.options, columns=_columns(given))
         self._joined = truth("joined", given.get("joined", "false"))
 
     def partitions(self) -> Sequence[Captures]:
@@ -104,11 +109,11 @@ class UprReader(DataSourceReader):
         """Read the captures of a partition."""
         if not isinstance(partition, Captures):
             raise TypeError(f"a partition of another data source: {partition!r}")
-        inputs, options = [address.input() for address in partition.addresses], self._reading.options
+        inputs = [address.input() for address in partition.addresses]
         if partition.shares == 1:
-            reader = FrameReader(inputs, options)
+            reader = FrameReader(inputs, self._options)
         else:
-            reader = ShareReader(inputs, options, partition.share, partition.shares)
+            reader = ShareReader(inputs, self._options, partition.share, partition.shares)
         try:
             yield from reader
         except InputError as error:
@@ -123,6 +128,12 @@ class UprReader(DataSourceReader):
         """Log what is wrong with a file, once: all of its shares see it."""
         if partition.share == 0:
             _LOG.warning("%s", what)
+
+
+def _columns(options: Mapping[str, str]) -> frozenset[str] | None:
+    """Return which columns were asked for; None: all."""
+    given = {name.lower(): value for name, value in options.items()}
+    return frozenset(columns_of(given["columns"], "option columns")) if "columns" in given else None
 
 
 def _paths(options: dict[str, str]) -> list[str]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from analysis.arrow_map import map_in_arrow, spark_schema
 from analysis.checkpoints import CHECKPOINTS, NOTES, NOTES_ORDER, Kind
-from analysis.numbering import Numbers, numbers_of
+from analysis.numbering import Numbers, numbered_frames, numbers_of
 from analysis.pieces import Known, fallback_rows, frames_of_piece, known_of
 from analysis.plan import Plan, make_plan, walk_stretch
 from analysis.reading import Reading
@@ -27,6 +27,7 @@ from analysis.shares import ShareDecoder
 from analysis.stitching import Stitcher
 from analysis.talks import ORDERED_SCHEMA
 from dissector.capture.ranges import Walked
+from dissector.frames import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,19 +53,24 @@ _PACKET_BITS = 16
 
 
 def read_frames(
-    spark: SparkSession, paths: str | Sequence[str], reading: Reading | None = None, *, shares: int | None = None
+    spark: SparkSession,
+    paths: str | Sequence[str],
+    reading: Reading | None = None,
+    *,
+    shares: int | None = None,
+    numbered: bool = False,
 ) -> DataFrame:
     """Return the frames of captures, read together: connections go on from file to file.
 
-    ``frame`` counts the frames of one pair of addresses and ports; :func:`numbered` counts those of the run. ``shares``
-    is how many tasks put talks together, Spark's number of shuffle partitions if not given. Captures in several pieces
-    are looked over at once, and the small table of checkpoints stays in Spark's cache.
+    ``frame`` counts the frames of one pair of addresses and ports; those of the run if they are to be ``numbered``.
+    ``shares`` is how many tasks put talks together, Spark's number of shuffle partitions if not given. Captures in
+    several pieces are looked over at once, and the small table of checkpoints stays in Spark's cache.
     """
     reading = reading or Reading()
     plan = plan_archive(spark, paths, reading)
     for problem in plan.problems:
         _LOG.warning("%s", problem.why)
-    return frames_of(spark, plan, reading, shares=shares)
+    return frames_of(spark, plan, reading, shares=shares, numbered=numbered)
 
 
 def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: Reading) -> Plan:
@@ -76,22 +82,33 @@ def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: Readi
     return make_plan([paths] if isinstance(paths, str) else list(paths), reading, walk)
 
 
-def frames_of(spark: SparkSession, plan: Plan, reading: Reading, *, shares: int | None = None) -> DataFrame:
+def frames_of(
+    spark: SparkSession, plan: Plan, reading: Reading, *, shares: int | None = None, numbered: bool = False
+) -> DataFrame:
     """Return the frames of a plan."""
-    schema = spark_schema(ORDERED_SCHEMA)
     if len(plan.pieces) < 2:
-        return map_in_arrow(_tasks(spark, len(plan.pieces)), _whole_decoder(plan, reading), schema)
+        whole = map_in_arrow(
+            _tasks(spark, len(plan.pieces)), _whole_decoder(plan, reading), spark_schema(ORDERED_SCHEMA)
+        )
+        return _numbered(whole) if numbered else whole
     count = shares or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     checkpoints = checkpoints_of(spark, plan, reading, count).persist()
-    decoded = map_in_arrow(_by_piece(checkpoints, plan), _piece_decoder(plan, reading), schema)
     apart = checkpoints.where(checkpoints["kind"].isin(int(Kind.FALLBACK), int(Kind.FRAGMENT)))
     talks = apart.select("talk").distinct().count()  # fragments count as one: they have none
+    if numbered and not talks:
+        numbers = _numbers_in(checkpoints, plan)
+        return map_in_arrow(
+            _by_piece(checkpoints, plan), _numbering_decoder(plan, reading, numbers), spark_schema(SCHEMA)
+        )
+    schema = spark_schema(ORDERED_SCHEMA)
+    decoded = map_in_arrow(_by_piece(checkpoints, plan), _piece_decoder(plan, reading), schema)
     if not talks:
         return decoded
     _LOG.info("%d connections can't be stitched: their segments are shuffled", talks)
     segments = map_in_arrow(_by_piece(apart, plan), _fallback_reader(plan, count), spark_schema(SEGMENTS))
     dealt = segments.repartition(count, "share").sortWithinPartitions(*ORDER)
-    return decoded.union(map_in_arrow(dealt, _share_decoder(plan, count, reading), schema))
+    both = decoded.union(map_in_arrow(dealt, _share_decoder(plan, count, reading), schema))
+    return _numbered(both) if numbered else both
 
 
 def checkpoints_of(spark: SparkSession, plan: Plan, reading: Reading, shares: int) -> DataFrame:
@@ -101,17 +118,15 @@ def checkpoints_of(spark: SparkSession, plan: Plan, reading: Reading, shares: in
     return map_in_arrow(dealt, _stitcher(shares, reading), spark_schema(CHECKPOINTS))
 
 
-def numbers_in(checkpoints: DataFrame, plan: Plan) -> Numbers | None:
-    """Return which numbers the frames of each piece have in the run, as far as stitching tells; see ``numbering``."""
+def _numbers_in(checkpoints: DataFrame, plan: Plan) -> Numbers:
+    """Return which numbers the frames of each piece have in the run: stitching has counted them."""
     kind = checkpoints["kind"]
-    if checkpoints.where(kind.isin(int(Kind.FALLBACK), int(Kind.FRAGMENT))).limit(1).count():
-        return None
     rows = checkpoints.where(kind.isin(int(Kind.FRAMES), int(Kind.END))).select("piece", "kind", "body").collect()
     return numbers_of(len(plan.pieces), [(row["piece"], row["kind"], bytes(row["body"])) for row in rows])
 
 
-def numbered(frames: DataFrame) -> DataFrame:
-    """Number frames over the whole run, from 1, in the order they were complete; reads ``frames`` twice."""
+def _numbered(frames: DataFrame) -> DataFrame:
+    """Number frames that nobody has counted, in the order they were complete; reads ``frames`` twice."""
     from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
 
     stretch = functions.shiftright("released", _PACKET_BITS).alias("stretch")
@@ -123,7 +138,7 @@ def numbered(frames: DataFrame) -> DataFrame:
     within = Window.partitionBy("stretch").orderBy("released", "frame")
     ranked = frames.withColumn("stretch", stretch).withColumn("within", functions.row_number().over(within))
     number = (functions.col("before") + functions.col("within")).cast("long")
-    return ranked.join(functions.broadcast(before), "stretch").withColumn("frame", number).select(*ORDERED_SCHEMA.names)
+    return ranked.join(functions.broadcast(before), "stretch").withColumn("frame", number).select(*SCHEMA.names)
 
 
 def _tasks(spark: SparkSession, count: int) -> DataFrame:
@@ -171,6 +186,14 @@ def _piece_decoder(plan: Plan, reading: Reading) -> Callable[[Batches], Batches]
     def decode(rows: Batches) -> Batches:
         for known in known_of(rows):
             yield from frames_of_piece(plan.pieces[known.number], known, plan.captures, reading.options)
+
+    return decode
+
+
+def _numbering_decoder(plan: Plan, reading: Reading, numbers: Numbers) -> Callable[[Batches], Batches]:
+    def decode(rows: Batches) -> Batches:
+        for known in known_of(rows):
+            yield from numbered_frames(plan.pieces[known.number], known, numbers, plan.captures, reading.options)
 
     return decode
 

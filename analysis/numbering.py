@@ -2,8 +2,8 @@
 
 Knows what stitchers count: how many frames each piece releases, and which ones only the end of the run does. Must not
 know how they are counted, nor Spark. With that, whoever decodes a piece gives its frames the very numbers that the
-single-process reader does, without a look at any other piece. Where talks could not be stitched nobody has counted
-their frames, and there are no such numbers.
+single-process reader does, without a look at any other piece. Frames of talks that could not be stitched nobody has
+counted: where there are any, there are no such numbers.
 """
 
 from __future__ import annotations
@@ -39,13 +39,11 @@ class Numbers:
     """How many there are."""
 
 
-def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers | None:
-    """Take pieces, kinds and bodies of checkpoint rows; None: some frames were not counted."""
+def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers:
+    """Take pieces, kinds and bodies of the checkpoint rows that count; other kinds are passed over."""
     counts = [0] * pieces
     ends: list[tuple[int, int]] = []
     for piece, kind, body in rows:
-        if kind in (Kind.FALLBACK, Kind.FRAGMENT):
-            return None
         if kind == Kind.FRAMES:
             counts[piece] += COUNT.unpack(body)[0]
         elif kind == Kind.END:

@@ -23,6 +23,7 @@ _SMALLEST_SPLIT_BYTES = 1 << 10
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 #: Spark's own, and those that hold what is to be read.
 _NOT_OURS = frozenset({"path", "paths", "header"})
+_NAMES = ("values", "ports", "dialect", "splitBytes", "mode")
 
 
 class Mode(StrEnum):
@@ -46,12 +47,16 @@ class Reading:
     mode: Mode = Mode.PERMISSIVE
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Reading:
-        """Read options as Spark hands them on; raises UsageError for one that makes no sense."""
+    def of(cls, options: Mapping[str, str], others: tuple[str, ...] = ()) -> Reading:
+        """Read options as Spark hands them on; raises UsageError for one that makes no sense.
+
+        ``others`` are names of options that somebody else reads.
+        """
         given = {name.lower(): str(value) for name, value in options.items()}
-        unknown = sorted(given.keys() - {"values", "ports", "dialect", "splitbytes", "mode", "joined"} - _NOT_OURS)
+        names = (*_NAMES, *others)
+        unknown = sorted(given.keys() - {name.lower() for name in names} - _NOT_OURS)
         if unknown:
-            raise UsageError(f"option {unknown[0]}: not known; there are values, ports, dialect, splitBytes, mode")
+            raise UsageError(f"option {unknown[0]}: not known; there are {', '.join(names)}")
         return cls(
             values=truth("values", given.get("values", "false")),
             ports=ports_of(given.get("ports", "")),

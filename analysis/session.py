@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from analysis import spark_log
 from analysis.java import use_java
 from dissector.errors import UsageError
+from dissector.frames import DISTINCT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MISSING = "Spark is not installed: pip install 'uprscope[spark]'"
-#: Batches that Spark makes for Python: rows that hold payloads are large.
 _SETTINGS = {
+    # Batches that Spark makes for Python: rows that hold payloads are large.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
+    # Frames that Spark writes as Parquet: with so many columns, pages of few rows and lists of distinct values of what
+    # hardly repeats are a quarter of what writing costs.
+    "spark.hadoop.parquet.page.row.count.limit": "1000000",
+    **{f"spark.hadoop.parquet.enable.dictionary#{column}": "false" for column in sorted(DISTINCT)},
 }
 #: On one machine nobody else needs to reach Spark, and its name may not resolve.
 _LOCAL_SETTINGS = {

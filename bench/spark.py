@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 FILES, CONNECTIONS = 8, 4
 _HERE = Path(__file__).parent
-_WARM_FRAMES = 2000
+_SMALL_FRAMES = 2000
+#: So many frames of each of two captures go through every step first: the JVM compiles what is called often, and that
+#: is part of starting. At most as many as a file has.
+_WARM_FRAMES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,8 @@ def arguments() -> argparse.Namespace:
         "--keep", type=Path, metavar="DIR", help="keep the captures there, and use those that are there"
     )
     args = parser.parse_args()
-    if args.rounds < 1 or args.frames < FILES * _WARM_FRAMES:
-        parser.error(f"there must be at least one round, and {FILES * _WARM_FRAMES:,} frames")
+    if args.rounds < 1 or args.frames < FILES * _SMALL_FRAMES:
+        parser.error(f"there must be at least one round, and {FILES * _SMALL_FRAMES:,} frames")
     return args
 
 
@@ -106,6 +109,7 @@ class Material:
     truths: list[Truth]
     more: Path
     more_truth: Truth
+    small: list[Path]
     warm: list[Path]
     broken: Path
 
@@ -115,12 +119,16 @@ class Material:
         each, place = frames // FILES, where / f"spark-{frames}"
         made = [capture(place / f"node{at}" / "capture.pcap", each, 1 + at // 2) for at in range(FILES)]
         more = capture(place / "more" / "capture.pcap", each, 1 + FILES)
-        warm = [capture(where / f"spark-warm{at}" / "capture.pcap", _WARM_FRAMES, 1)[0] for at in range(2)]
+
+        def pair(size: int) -> list[Path]:
+            return [capture(where / f"spark-pair-{size}-{at}" / "capture.pcap", size, 1)[0] for at in range(2)]
+
         broken = scratch / "broken" / "capture.pcapng"
         broken.parent.mkdir()
         generate = ("generate", "--break", "SEQ-01", "-o", str(broken))
         run([sys.executable, "-m", "dissector", *generate], keep_output=False)
-        return cls([path for path, _ in made], [truth for _, truth in made], *more, warm, broken)
+        small, warm = pair(_SMALL_FRAMES), pair(min(_WARM_FRAMES, each))
+        return cls([path for path, _ in made], [truth for _, truth in made], *more, small, warm, broken)
 
     @property
     def size(self) -> int:
@@ -133,8 +141,9 @@ def session(material: Material, args: argparse.Namespace, cores: int, folder: Pa
     words = {
         "sources": [str(path) for path in material.sources],
         "more": str(material.more),
+        "small": [str(path) for path in material.small],
         "warm": [str(path) for path in material.warm],
-        "warm_more": str(material.broken),
+        "broken": str(material.broken),
         "cores": cores,
         "folder": str(folder),
         **{key: getattr(args, key) for key in ("rounds", "memory", "partitions")},
@@ -163,7 +172,7 @@ def judged(found: Mapping[str, Any], truths: list[Truth], more: Truth) -> list[s
         "findings": (sum(row[2] for row in found["rules"].values()), 0),
         "SEQ-07 with one file more": (found["grown"]["SEQ-07"][:2], [grown, 0]),
         "XCN-01 with one file more": (found["grown"]["XCN-01"][:2], [mutations // 2, 0]),
-        "SEQ-01 violated in a broken capture": (found["warm"]["grown"]["SEQ-01"][1] > 0, True),
+        "SEQ-01 violated in a broken capture": (found["small"]["grown"]["SEQ-01"][1] > 0, True),
     }
     return [f"{name}: {value}, expected {want}" for name, (value, want) in expected.items() if value != want]
 
@@ -190,7 +199,7 @@ def singles(material: Material, runs: Path, scratch: Path, rounds: int) -> dict[
     }
     costs = {}
     for name, command in (("decode", decode), ("dissect", dissect), ("check", check)):
-        start, _ = _least(command(material.warm, runs / "warm-up" / "archive"), rounds + 1)
+        start, _ = _least(command(material.small, runs / "small" / "archive"), rounds + 1)
         whole, found = _least(command(material.sources, runs / "round0" / "archive"), rounds)
         if name == "dissect":  # it says nothing itself
             _, found = _least([sys.executable, str(_HERE / "single.py"), "count", str(output)], 1)
@@ -225,7 +234,7 @@ def table(cores: int, measured: dict[str, Any], single: Mapping[str, Cost], size
     costs = measured["costs"]
     times = ratios(costs, single)
     start = costs["session"]
-    warm = sum(cost["cpu_s"] for name, cost in costs.items() if name.startswith("warm-up"))
+    warm = sum(cost["cpu_s"] for name, cost in costs.items() if name.startswith(("small", "warm-up")))
     lines = [
         f"### {cores} core{'s' if cores > 1 else ''}",
         "",

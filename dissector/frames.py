@@ -8,10 +8,11 @@ The columns of single messages derive from the spec: a new field there is a new 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from dissector.errors import UsageError
 from dissector.spec import registry
 from dissector.spec.model import Dialect, Field, Kind, Role
 
@@ -27,6 +28,12 @@ class Column:
     type: pa.DataType
     doc: str
     unsigned: bool = False  #: a 64-bit pattern, printed as unsigned
+    always: bool = False  #: never null: Spark and Parquet do less for it
+
+    @property
+    def field(self) -> pa.Field:
+        """Return it as part of an Arrow schema."""
+        return pa.field(self.name, self.type, not self.always, {"doc": self.doc})
 
 
 _TYPES = {Kind.U8: pa.int16(), Kind.U16: pa.int32(), Kind.U32: pa.int64(), Kind.U64: pa.int64()}
@@ -131,9 +138,33 @@ def _column(field: Field) -> Column:
 
 
 FIELD_COLUMNS = _field_columns()
-COLUMNS: tuple[Column, ...] = (*IDENTITY_COLUMNS, *HEADER_COLUMNS, *FIELD_COLUMNS, *CONTENT_COLUMNS)
-SCHEMA = pa.schema([pa.field(column.name, column.type, metadata={"doc": column.doc}) for column in COLUMNS])
+_SOMETIMES = frozenset(("acked_offset", "vbucket", "status", "subtype", "datatype", "stream_id"))
+#: Columns that every frame has: where it is, and what is in every header.
+ALWAYS = frozenset(column.name for column in (*IDENTITY_COLUMNS, *HEADER_COLUMNS)) - _SOMETIMES | {"defects"}
+COLUMNS: tuple[Column, ...] = tuple(
+    replace(column, always=column.name in ALWAYS)
+    for column in (*IDENTITY_COLUMNS, *HEADER_COLUMNS, *FIELD_COLUMNS, *CONTENT_COLUMNS)
+)
+_PLACES = ("frame", "packet_first", "packet_last", "time_ns", "start_offset", "end_offset")
+#: Columns whose values hardly repeat: Parquet gains nothing from listing the distinct ones first, which takes time.
+DISTINCT = frozenset((*_PLACES, "cas", "by_seqno", "key", "key_hash", "value_hash", "value"))
+SCHEMA = pa.schema([column.field for column in COLUMNS])
 UNSIGNED = frozenset(column.name for column in COLUMNS if column.unsigned)
+
+
+def columns_of(text: str, option: str) -> list[str]:
+    """Read names of columns, as in ``time_ns,name,by_seqno``; raises UsageError that names the option."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in SCHEMA.names:
+            import difflib  # noqa: PLC0415 - only for those who mistyped
+
+            close = difflib.get_close_matches(name, SCHEMA.names, 1)
+            hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
+            raise UsageError(f"{option}: no column {name!r} ({hint})")
+        if names.count(name) > 1:
+            raise UsageError(f"{option}: {name} is there twice")
+    return names
 
 
 def signed(field: Field, value: int) -> int:

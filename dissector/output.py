@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissector.errors import UsageError
-from dissector.frames import SCHEMA, UNSIGNED
+from dissector.frames import DISTINCT, SCHEMA, UNSIGNED
 from dissector.terminal import safe_text
 
 if TYPE_CHECKING:
@@ -257,7 +257,8 @@ class ParquetWriter:
     def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - takes a while to load
 
-        self._writer = pq.ParquetWriter(stream, schema, compression="zstd")
+        repeating = [path for field in schema if field.name not in DISTINCT for path in _leaves(field.name, field.type)]
+        self._writer = pq.ParquetWriter(stream, schema, compression="zstd", use_dictionary=repeating)
         self._schema = schema
         self._pending: list[pa.RecordBatch] = []
         self._rows = 0
@@ -300,3 +301,12 @@ class ArrowWriter:
     def close(self) -> None:
         """Write the end of the stream."""
         self._writer.close()
+
+
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
+    """Return the columns that Parquet makes of one of ours."""
+    if pa.types.is_list(kind):
+        return _leaves(f"{path}.list.element", kind.value_type)
+    if pa.types.is_struct(kind):
+        return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
+    return [path]

@@ -32,7 +32,7 @@ from support import (
     time_of,
 )
 
-from analysis.checkpoints import CHECKPOINTS, NOTES, NOTES_ORDER
+from analysis.checkpoints import CHECKPOINTS, NOTES, NOTES_ORDER, Kind
 from analysis.numbering import numbered_frames, numbers_of
 from analysis.pieces import fallback_rows, frames_of_piece, known_of
 from analysis.plan import Plan, make_plan
@@ -330,9 +330,9 @@ def decoded_in_pieces(paths: Sequence[str], reading: Reading, *, shares: int = 1
 def _numbered(plan: Plan, checkpoints: pa.Table, options: Options) -> pa.Table | None:
     """Decode every piece by itself once more, with the numbers of the run."""
     rows = zip(*(checkpoints[name].to_pylist() for name in ("piece", "kind", "body")), strict=True)
-    numbers = numbers_of(len(plan.pieces), rows)
-    if numbers is None:
+    if {Kind.FALLBACK, Kind.FRAGMENT} & set(checkpoints["kind"].to_pylist()):
         return None
+    numbers = numbers_of(len(plan.pieces), rows)
     found = [
         batch
         for known in known_of(checkpoints.to_batches())

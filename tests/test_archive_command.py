@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from archive_cases import write_capture
 from checking import clean
 from pyspark.sql import SparkSession
 
-from analysis import java, spark_log
+from analysis import interrupts, java, spark_log
 from analysis.archive import manifest
 from dissector import cli
 
@@ -26,15 +28,26 @@ SETTINGS = {
 }
 
 
-def command(words: Sequence[str], folder: Path, conf: Mapping[str, str] = SETTINGS) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, which starts a Spark of its own."""
+def started(words: Sequence[str], folder: Path, conf: Mapping[str, str] = SETTINGS) -> subprocess.Popen[str]:
+    """Start the command in a process of its own, which starts a Spark of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     code = "import sys; from dissector.cli import main; sys.exit(main())"
     program = [sys.executable, "-c", code, "archive", *words, *settings]
-    return subprocess.run(
-        program, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        program, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     )
+
+
+def command(words: Sequence[str], folder: Path, conf: Mapping[str, str] = SETTINGS) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    process = started(words, folder, conf)
+    try:
+        said, complained = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
 
 
 def test_nothing_violated_and_nothing_said(tmp_path: Path) -> None:
@@ -118,3 +131,67 @@ def test_a_log_of_the_users_own_is_left_alone(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "log4j2.properties").touch()
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert spark_log.settings({}, "OFF") == {}
+
+
+@pytest.mark.parametrize("when", ["while Spark starts", "in a job"])
+def test_an_interruption_ends_it_quietly(tmp_path: Path, when: str) -> None:
+    for number in range(40):
+        write_capture(tmp_path / "in" / str(number) / "a.pcap", clean("basic"))
+    process = started(["in", "-o", "out", "--master", "local[1]"], tmp_path)
+    try:
+        assert process.stderr is not None
+        if when == "in a job":
+            assert process.stderr.readline().startswith("uprscope: reading 40 rings")
+        else:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            if not children.exists():
+                pytest.skip("this system does not tell the children of a process")
+            while not children.read_text().strip() and process.poll() is None:
+                time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        # Java, and the workers, have these pipes too: that they end shows that nobody is left behind.
+        said, complained = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == cli.EXIT_INTERRUPTED
+    assert said == ""
+    assert [line for line in complained.splitlines() if not line.startswith("uprscope: ")] == []
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_an_interruption_is_put_off_until_the_end() -> None:
+    reached = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def block() -> None:
+        with interrupts.put_off():
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # as others do in the meantime
+            reached.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_who_ignores_interruptions_goes_on_doing_so() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts.put_off():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_what_java_fails_to_answer_behind_an_interruption_is_the_interruption() -> None:
+    try:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError("no answer")  # what a clean-up comes across
+    except OSError as error:
+        found = error
+    assert interrupts.behind(found)
+    assert not interrupts.behind(OSError("no answer"))

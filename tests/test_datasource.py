@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from hashlib import shake_128
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support import SERVER, Conversation, Ends, mutation
 
 from analysis.datasource import MAX_SHARES, UprReader
 from analysis.reading import Reading
+from dissector.frames import ALWAYS
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -89,3 +91,31 @@ def test_how_many_tasks_there_are(tmp_path: Path) -> None:
 def test_a_share_that_is_too_small_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="at least 1024"):
         spark.read.format("upr").option("splitBytes", "5").load(str(large(tmp_path))).count()
+
+
+@pytest.mark.parametrize("split_bytes", ["1073741824", "20000"])
+def test_only_the_columns_that_were_asked_for(spark: SparkSession, tmp_path: Path, split_bytes: str) -> None:
+    path = str(large(tmp_path))
+    options = {"columns": "by_seqno, name,frame", "splitBytes": split_bytes}
+    frames = spark.read.format("upr").options(**options).load(path)
+    assert frames.columns == ["frame", "name", "by_seqno"]  # as in the schema
+    expected = decoded_at_once([path], Reading()).select(frames.columns)
+    assert frames.toArrow().sort_by("frame").to_pylist() == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"columns": "by_seq"}, "option columns: no column 'by_seq' (did you mean by_seqno?)"),
+        ({"columns": "name,name"}, "option columns: name is there twice"),
+        ({"colour": "red"}, "there are values, ports, dialect, splitBytes, mode, joined, columns"),
+    ],
+)
+def test_options_that_make_no_sense(spark: SparkSession, tmp_path: Path, options: dict[str, str], words: str) -> None:
+    with pytest.raises(AnalysisException, match=re.escape(words)):
+        spark.read.format("upr").options(**options).load(str(large(tmp_path))).count()
+
+
+def test_columns_that_are_always_there_are_known_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    fields = {field.name: field.nullable for field in spark.read.format("upr").load(str(large(tmp_path))).schema}
+    assert {name for name, nullable in fields.items() if not nullable} == ALWAYS

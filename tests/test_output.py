@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from dissector import cli
 from dissector.capture import expand
 from dissector.errors import UsageError
-from dissector.frames import SCHEMA
+from dissector.frames import ALWAYS, SCHEMA
 from dissector.output import destination, open_writer
 from dissector.pipeline import FrameReader
 from dissector.run import Options
@@ -55,7 +55,9 @@ def odd() -> pa.Table:
         {"key": b" ", "value": b"null", "text": "null", "response": False, "vbucket": 0, "failover_log": []},
         {},
     ]
-    return pa.Table.from_pylist(rows, SCHEMA)
+    zeros = {pa.string(): "", pa.bool_(): False}
+    always = {name: zeros.get(SCHEMA.field(name).type, [] if name == "defects" else 0) for name in ALWAYS}
+    return pa.Table.from_pylist([always | row for row in rows], SCHEMA)
 
 
 TABLES = pytest.mark.parametrize("table", [frames, odd], ids=["recorded", "odd"])

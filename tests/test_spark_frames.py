@@ -18,7 +18,7 @@ from s3_server import s3_server
 from support import CLIENT, SERVER, Conversation, Ends, mutation, noop
 
 from analysis import java
-from analysis.distributed import frames_of, numbered, plan_archive, read_frames
+from analysis.distributed import frames_of, plan_archive, read_frames
 from analysis.reading import Reading
 from dissector.capture import Input
 from dissector.frames import SCHEMA
@@ -57,7 +57,7 @@ def test_an_archive_in_parts_equals_the_single_process_reader(spark: SparkSessio
     reading = Reading(values=True, split_bytes=15_000)
     plan = plan_archive(spark, files, reading)
     assert len(plan.pieces) > 6  # every file in two parts at least
-    frames = numbered(frames_of(spark, plan, reading)).toArrow().sort_by("frame").drop(["released"])
+    frames = frames_of(spark, plan, reading, numbered=True).toArrow().sort_by("frame")
     expected = decoded_at_once(files, reading)
     assert len(expected) > 90
     assert frames.column_names == expected.column_names

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from parts_support import assert_same, decoded_at_once, fragmented, packed, pcap_file, pcapng_file, write
+from parts_support import assert_same, decoded_at_once, fragmented, in_order, packed, pcap_file, pcapng_file, write
 from pyspark.sql import DataFrame, SparkSession
 from support import CLIENT, SERVER, Conversation, Ends, Wire, counted, marker, mutation
 
 from analysis.checkpoints import Kind
-from analysis.distributed import checkpoints_of, frames_of, numbered, numbers_in, plan_archive
+from analysis.distributed import checkpoints_of, frames_of, plan_archive
 from analysis.reading import Reading
 from analysis.segment_rows import talk_of
 
@@ -46,14 +46,11 @@ def test_what_can_be_stitched_is_not_shuffled(spark: SparkSession, tmp_path: Pat
     checkpoints = checkpoints_of(spark, plan, reading, 3)
     assert talks_of_kind(checkpoints, Kind.FALLBACK) == set()
     assert talks_of_kind(checkpoints, Kind.LAST) == {talk_of(ends.key(CLIENT))[0] for ends in ENDS}
-    numbers = numbers_in(checkpoints, plan)
-    frames = frames_of(spark, plan, reading)
+    frames = frames_of(spark, plan, reading, numbered=True)
     assert frames.rdd.getNumPartitions() == len(plan.pieces)  # nothing but the pieces themselves is decoded
-    found = numbered(frames).toArrow().sort_by("frame").drop(["released"])
-    expected = decoded_at_once(paths, reading)
+    found, expected = frames.toArrow().sort_by("frame"), decoded_at_once(paths, reading)
     assert_same(found, expected)
-    assert numbers is not None
-    assert numbers.frames == len(expected)
+    assert_same(in_order(frames_of(spark, plan, reading).toArrow()), expected)
     assert [row["missing"] > 0 for row in found.to_pylist()][-1]  # what the end of the run releases comes last
 
 
@@ -66,8 +63,7 @@ def test_a_talk_that_can_not_be_stitched_is_shuffled_and_no_other(spark: SparkSe
     plan = plan_archive(spark, paths, reading)
     checkpoints = checkpoints_of(spark, plan, reading, 2)
     assert talks_of_kind(checkpoints, Kind.FALLBACK) == {talk_of(ENDS[1].key(CLIENT))[0]}
-    assert numbers_in(checkpoints, plan) is None
-    found = numbered(frames_of(spark, plan, reading, shares=2)).toArrow().sort_by("frame").drop(["released"])
+    found = frames_of(spark, plan, reading, shares=2, numbered=True).toArrow().sort_by("frame")
     assert_same(found, decoded_at_once(paths, reading))
 
 
@@ -79,5 +75,5 @@ def test_a_run_of_one_piece_needs_no_scouts(
     paths = write([pcap_file(packets)], tmp_path)
     plan = plan_archive(spark, paths, Reading())
     monkeypatch.setattr("analysis.distributed.checkpoints_of", None)
-    found = numbered(frames_of(spark, plan, Reading())).toArrow().sort_by("frame").drop(["released"])
+    found = frames_of(spark, plan, Reading(), numbered=True).toArrow().sort_by("frame")
     assert_same(found, decoded_at_once(paths, Reading()))

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("standard input can't be read by several tasks: give files")
     from pathlib import Path  # noqa: PLC0415
 
-    from analysis import spark_log  # noqa: PLC0415
+    from analysis import interrupts, spark_log  # noqa: PLC0415
     from analysis.addresses import local_name, shown  # noqa: PLC0415
     from analysis.archive.rings import find  # noqa: PLC0415
     from analysis.session import spark_session  # noqa: PLC0415
@@ -86,7 +86,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.output}: is no folder")
     find(args.captures, without=archive)  # mistakes are told before Spark starts
     wordy = spark_log.LEVEL in conf
-    with contextlib.nullcontext() if wordy else spark_log.held_back() as held, _failures("Spark does not start", held):
+    interrupts.keep_quiet()
+    with (
+        interrupts.put_off(),
+        contextlib.nullcontext() if wordy else spark_log.held_back() as held,
+        _failures("Spark does not start", held),
+    ):
         spark = spark_session(args.master, conf, log_level="OFF")
 
     from analysis.archive.closing import closing  # noqa: PLC0415
@@ -110,7 +115,11 @@ def _failures(what: str, held: IO[bytes] | None = None) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
+        from analysis import interrupts  # noqa: PLC0415
         from analysis.spark_log import LEVEL, reason  # noqa: PLC0415
+
+        if interrupts.behind(error):
+            raise KeyboardInterrupt from error
 
         said = b""
         if held is not None:

@@ -124,22 +124,11 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 def fields_of(args: argparse.Namespace) -> list[str] | None:
     """Read the columns that were asked for; None: all."""
-    from dissector.errors import UsageError  # noqa: PLC0415
-    from dissector.frames import SCHEMA  # noqa: PLC0415 - brings pyarrow along
-
     if args.fields is None:
         return None
-    names = [name.strip() for name in args.fields.split(",")]
-    for name in names:
-        if name not in SCHEMA.names:
-            import difflib  # noqa: PLC0415 - only for those who mistyped
+    from dissector.frames import columns_of  # noqa: PLC0415 - brings pyarrow along
 
-            close = difflib.get_close_matches(name, SCHEMA.names, 1)
-            hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
-            raise UsageError(f"--fields: no column {name!r} ({hint})")
-        if names.count(name) > 1:
-            raise UsageError(f"--fields: {name} is there twice")
-    return names
+    return columns_of(args.fields, "--fields")
 
 
 class FrameWriter:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from dissector.codegen.markdown import code, escape, table
-from dissector.frames import CONTENT_COLUMNS, FIELD_COLUMNS, HEADER_COLUMNS, IDENTITY_COLUMNS, Column
+from dissector.frames import ALWAYS, CONTENT_COLUMNS, FIELD_COLUMNS, HEADER_COLUMNS, IDENTITY_COLUMNS, Column
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 
@@ -18,6 +20,7 @@ One row per message. `uprscope dissect --format ndjson|csv|parquet|arrow` writes
   (*unsigned* below) keep their bit pattern: NDJSON and CSV print them as unsigned, Parquet and Arrow hold the signed
   number. Seqnos stop at 9223372036854775807 (2^63-1), which stands for "no end".
 * A column without a value is null; NDJSON leaves it out.
+{always}
 * Bytes (`key`, `value`) are bytes in Parquet and Arrow. In NDJSON and CSV they are text where they are printable UTF-8,
   else `hex:` and their hexadecimal digits; CSV does the same with `text`.
 * Rows come in the order in which frames were complete. The order within one direction is exact; across directions use
@@ -29,7 +32,10 @@ One row per message. `uprscope dissect --format ndjson|csv|parquet|arrow` writes
 
 def render() -> str:
     """Return the page."""
-    parts = [_INTRODUCTION]
+    named = [column.name for column in (*IDENTITY_COLUMNS, *HEADER_COLUMNS) if column.name not in ALWAYS]
+    always = f"Columns of the first two tables are never null, but for {', '.join(map(code, named))}; nor is `defects`."
+    wrapped = textwrap.fill(always, 118, initial_indent="* ", subsequent_indent="  ")
+    parts = [_INTRODUCTION.format(always=wrapped)]
     for title, columns in (
         ("Where the frame was", IDENTITY_COLUMNS),
         ("Header", HEADER_COLUMNS),

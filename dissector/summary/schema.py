@@ -106,7 +106,7 @@ STREAM_COLUMNS: tuple[Column, ...] = (
 
 def schema_of(columns: Iterable[Column]) -> pa.Schema:
     """Return the Arrow schema of columns."""
-    return pa.schema([pa.field(column.name, column.type, metadata={"doc": column.doc}) for column in columns])
+    return pa.schema([column.field for column in columns])
 
 
 def table_of(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:
