@@ -7,7 +7,6 @@ Knows how frames are dealt out by connection and put in order again; must not kn
 from __future__ import annotations
 
 import itertools
-import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,8 @@ import pyarrow.parquet as pq
 
 from analysis.archive.ordered import larger
 from analysis.context import COLUMNS
+from analysis.segment_rows import share_of
+from dissector.arrays import encoded
 from dissector.frames import SCHEMA
 
 if TYPE_CHECKING:
@@ -56,9 +57,8 @@ def in_order(bundles: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def _dealt(batch: pa.RecordBatch, shares: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    encoded = batch.column("connection").dictionary_encode()
-    share_of = np.array([zlib.crc32(name.encode()) % shares for name in encoded.dictionary.to_pylist()], np.int32)
-    place = share_of[encoded.indices.to_numpy(zero_copy_only=False)]
+    names, codes = encoded(batch.column("connection"))
+    place = np.array([share_of(name.encode(), shares) for name in names.to_pylist()], np.int32)[codes]
     order = np.argsort(place, kind="stable")
     sorted_batch, place = batch.take(pa.array(order)), place[order]
     bounds = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), len(place)]

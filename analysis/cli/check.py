@@ -8,7 +8,7 @@ import sys
 from typing import IO, TYPE_CHECKING
 
 from dissector.cli.reading import EXIT_DAMAGED, add_reading_arguments, options_of
-from dissector.errors import UsageError
+from dissector.cli.target import add_target_arguments, settle_format
 from dissector.terminal import Terminal, one_line
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     chosen.add_argument("--strict", action="store_true", help="what could not be decided counts as a violation")
     shown = parser.add_argument_group("how to show it")
-    shown.add_argument("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
-    shown.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    shown.add_argument("-o", "--output", metavar="FILE", help="write to a file; it appears when it is complete")
+    add_target_arguments(shown, FORMATS)
     shown.add_argument("--all", action="store_true", help="list rules that hold, or had nothing to check, too")
     shown.add_argument(
         "--limit",
@@ -90,8 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from analysis.totals import Totals  # noqa: PLC0415
     from dissector.cli.dissect import report  # noqa: PLC0415
 
-    if args.format == "parquet" and args.output in (None, "-") and sys.stdout.isatty():
-        raise UsageError("parquet is not for terminals: give a file with -o, or a pipe")
+    settle_format(args, FORMATS)
     rules = rules_of(args.rules)
     known = known_ids(args.baseline) if args.baseline is not None else frozenset()
     selection = Selection(Severity(args.severity), args.connection, args.vbucket, known)

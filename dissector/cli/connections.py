@@ -8,6 +8,7 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from dissector.cli.reading import EXIT_DAMAGED, add_reading_arguments, options_of
+from dissector.cli.target import add_target_arguments, settle_format
 from dissector.terminal import Terminal, one_line
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     Rows = Sequence[dict[str, Any]]
 
-FORMATS = ("text", "json", "ndjson", "csv", "parquet", "arrow")
-BINARY_FORMATS = ("parquet", "arrow")
 
 _EPILOG = """\
 examples:
@@ -48,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     wanted.add_argument(
         "--hash", action="store_true", help="SHA-256, length and gaps of each direction's bytes (slower)"
     )
-    wanted.add_argument("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
-    wanted.add_argument("-o", "--output", metavar="FILE", help="write to a file; it appears when it is complete")
+    add_target_arguments(wanted)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,9 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.streams and (args.all or args.hash):
         raise UsageError("--all and --hash are about connections: they do not go with --streams")
-    to_stdout = args.output in (None, "-")
-    if args.format in BINARY_FORMATS and to_stdout and sys.stdout.isatty():
-        raise UsageError(f"{args.format} is not for terminals: give a file with -o, or a pipe")
+    settle_format(args)
     reader, notes = _streams(args) if args.streams else _connections(args)
     report(reader.report)
     terminal = Terminal.of(sys.stderr)

@@ -9,6 +9,7 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from dissector.cli.reading import EXIT_DAMAGED, add_reading_arguments, options_of, positive
+from dissector.cli.target import add_target_arguments, settle_format
 from dissector.terminal import Terminal, one_line
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from dissector.run import Options, Report
     from dissector.tables import FrameTable
 
-FORMATS = ("text", "json", "ndjson", "csv", "parquet", "arrow")
-BINARY_FORMATS = ("parquet", "arrow")
 
 _EPILOG = """\
 examples:
@@ -56,9 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = parser.add_argument_group("how to show them")
     shown.add_argument("-V", "--tree", action="store_true", help="every byte of each frame, with offset and meaning")
     shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
-    shown.add_argument("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
+    add_target_arguments(shown)
     shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
-    shown.add_argument("-o", "--output", metavar="FILE", help="write to a file; it appears when it is complete")
     shown.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
     shown.add_argument("--show-secrets", action="store_true", help="do not withhold what SASL commands carry")
     shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
@@ -116,8 +114,7 @@ def _copy(reader: FrameReader, choice: Any, writer: FrameWriter, limit: int | No
 def _check_usage(args: argparse.Namespace) -> None:
     from dissector.errors import UsageError  # noqa: PLC0415
 
-    if args.format in BINARY_FORMATS and args.output in (None, "-") and sys.stdout.isatty():
-        raise UsageError(f"{args.format} is not for terminals: give a file with -o, or a pipe")
+    settle_format(args)
     if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
         raise UsageError("-V and -x show text: they go with neither --format nor --fields")
 
