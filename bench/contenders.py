@@ -23,6 +23,14 @@ from truth import MUTATION, Tally, Truth
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: The columns that most questions are about.
+MAIN = frozenset(
+    (
+        *("packet_last", "time_ns", "connection", "direction", "magic", "opcode", "datatype", "vbucket", "status"),
+        *("opaque", "cas", "extras_length", "body_length", "value_length", "by_seqno", "rev_seqno", "key"),
+        *("snap_start_seqno", "snap_end_seqno", "snapshot_type", "buffer_bytes"),
+    )
+)
 READER = "dissector.pipeline:FrameReader"  #: what turns captures into record batches
 
 _HERE = Path(__file__).parent

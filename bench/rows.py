@@ -15,19 +15,12 @@ import json
 from typing import Any
 
 import pyarrow as pa
-from contenders import READER
+from contenders import MAIN, READER
 from truth import MUTATION, Tally, client
 
 from dissector.capture import expand
 from dissector.run import Options
 
-MAIN = frozenset(
-    (
-        *("packet_last", "time_ns", "connection", "direction", "magic", "opcode", "datatype", "vbucket", "status"),
-        *("opaque", "cas", "extras_length", "body_length", "value_length", "by_seqno", "rev_seqno", "key"),
-        *("snap_start_seqno", "snap_end_seqno", "snapshot_type", "buffer_bytes"),
-    )
-)
 ENDS = ("src", "sport", "dst", "dport")  #: what a tally tells connections apart by
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tree import Meter
+from truth import MUTATION
 
 from analysis.archive import checking, job, ringwise, store, watching
 from analysis.archive.tables import BY_NAME
@@ -46,6 +47,7 @@ class Steps:
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": store.uri(self._events),
         }
+        self._columns: str = words["columns"]
         self._master = f"local[{words['cores']}]"
         self.costs: dict[str, dict[str, float]] = {}
         self.prefix = ""
@@ -87,10 +89,14 @@ class Steps:
             rows.write.format("noop").mode("overwrite").save()
         with self.step("source, Parquet"):
             rows.write.parquet(store.uri(folder / "source"), compression="zstd")
+        chosen = spark.read.format("upr").option("columns", self._columns).load(sources)
+        with self.step("source, fields"):
+            chosen.write.parquet(store.uri(folder / "fields"), compression="zstd")
         watching.step = self._job_step
         job.run(spark, archive, sources)
         prefix = self.prefix
-        found = {"source": self._counted(folder / "source"), "archive": self._counted(archive / "frames")}
+        places = {"source": folder / "source", "fields": folder / "fields", "archive": archive / "frames"}
+        found: dict[str, Any] = {name: self._counted(place) for name, place in places.items()}
         found["rules"] = self._rules(archive)
         found["parquet"] = sum(path.stat().st_size for path in (archive / "frames").rglob("*.parquet"))
         rings = ringwise.rings_below(archive)
@@ -111,7 +117,7 @@ class Steps:
     def _counted(self, folder: Path) -> list[int]:
         """Return what can be held against the truth: frames, mutations, sum of seqnos."""
         rows = self.spark.read.parquet(store.uri(folder))
-        mutation = "name = 'mutation' and not response"
+        mutation = f"opcode = {MUTATION} and magic = 128"
         sums = rows.selectExpr(
             "count(*)", f"count_if({mutation})", f"coalesce(sum(case when {mutation} then by_seqno end), 0)"
         )
