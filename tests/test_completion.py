@@ -123,7 +123,8 @@ def options_in_help(command: str) -> set[str]:
 @pytest.mark.parametrize("command", ["", *(command.name for command in cli.COMMANDS)])
 def test_every_option_of_the_help_is_completed(command: str) -> None:
     """The common options are declared where commands are dispatched: this holds the completion to them."""
-    front, commands = completion.described()
+    line = completion.described()
+    front, commands = line.front, line.commands
     syntax = next(syntax for syntax in (front, *commands) if syntax.name == command)
     known = {flag for option in syntax.options for flag in option.flags}
     in_help = options_in_help(command)

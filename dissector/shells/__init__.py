@@ -1,0 +1,1 @@
+"""Shells that complete the command line: what there is to complete, and a script for each of them."""
