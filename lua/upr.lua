@@ -844,8 +844,7 @@ end
 
 -- What the other parts use; everything else is private to this one.
 local REFUSAL, PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES, DCP, OPCODE, FORM_OF, DECISIVE
-local HELLO, OPEN, ADD_STREAM, CLOSE_STREAM, STREAM_REQUEST, FAILOVER_LOG, NOOP, SNAPSHOT_MARKER, VBUCKET_STATE
-local BUFFER_ACK, CONTROL, MUTATION
+local HELLO, OPEN, ADD_STREAM, STREAM_REQUEST, NOOP, SNAPSHOT_MARKER
 local telling, since_of, sibling_layouts, status_name
 
 do
@@ -915,10 +914,8 @@ DCP, OPCODE = OPCODES.dcp, {}
 for opcode, message in pairs(DCP) do
   OPCODE[message.name] = opcode
 end
-HELLO, OPEN, ADD_STREAM, CLOSE_STREAM = OPCODE.hello, OPCODE.open, OPCODE.add_stream, OPCODE.close_stream
-STREAM_REQUEST, FAILOVER_LOG, NOOP = OPCODE.stream_request, OPCODE.get_failover_log, OPCODE.noop
-SNAPSHOT_MARKER, VBUCKET_STATE = OPCODE.snapshot_marker, OPCODE.set_vbucket_state
-BUFFER_ACK, CONTROL, MUTATION = OPCODE.buffer_ack, OPCODE.control, OPCODE.mutation
+HELLO, OPEN, ADD_STREAM, STREAM_REQUEST = OPCODE.hello, OPCODE.open, OPCODE.add_stream, OPCODE.stream_request
+NOOP, SNAPSHOT_MARKER = OPCODE.noop, OPCODE.snapshot_marker
 
 -- What requests prove about dialect and era, by opcode and extras length.
 FORM_OF, DECISIVE = {}, {}
@@ -997,11 +994,12 @@ end
 -- out once and looked up by the bytes themselves.
 
 -- What a message is to the state of its connection.
-local DATA, MARKER, CLOSING, END, OSO, STATE, CACHE, OTHER, ACK = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local DATA, MARKER, END, OSO, STATE, OTHER, ACK = 1, 2, 4, 5, 6, 8, 9
 -- What the other parts use beside these; everything else is private to this one.
-local head_at, heads_of
+local head_at, heads_of, kind_at, kinds_of
 
 do
+local CLOSING, CACHE = 3, 7
 local KINDS = {
   mutation = DATA, deletion = DATA, expiration = DATA, system_event = DATA, prepare = DATA, commit = DATA,
   abort = DATA, seqno_advanced = DATA, snapshot_marker = MARKER, snapshot_start = MARKER, snapshot_end = CLOSING,
@@ -1118,6 +1116,7 @@ local function learn(dialect, prefix, body)
   head.plain = is_plain(head)
   if head.plain then
     head.value_rule = shape.value
+    head.least_value, head.most_value = shape.value == "must" and 1 or 0, shape.value == "must not" and 0 or WORD
     head.nmeta_at = offset_of(head.fits[1], "nmeta")
     head.document = shape.document
   end
@@ -1163,12 +1162,44 @@ function heads_of(dialect)
   return known
 end
 
+---------------------------------------------------------------- kinds
+-- Requests whose heads differ in the length of their key and in their vbucket alone are of one kind, of which there are
+-- few: they are looked up by the number that the other four bytes are, and no text is made.
+
+local KINDS_KEPT = 4096 -- a hostile capture must not fill the memory
+local kinds, kinds_count = {}, 0
+
+-- The kind of a frame that was not looked up yet: its name, and the heads that such frames have with and without a key,
+-- where these are quick; false where every frame is to be looked at.
+function kind_at(known, dialect, magic, opcode, extras, datatype)
+  local kind, of = false, MAGICS[magic]
+  if of and not (of.response or of.flexible or of.push) and kinds_count < KINDS_KEPT then
+    local first, last = string.char(magic, opcode), string.char(extras, datatype, 0, 0)
+    local keyed, bare = learn(dialect, first .. "\0\1" .. last, 0), learn(dialect, first .. "\0\0" .. last, 0)
+    if keyed.upr and not keyed.drafted then
+      kind = { info = keyed.info, tell = keyed.tell, keyed = keyed.quick and keyed, bare = bare.quick and bare }
+    end
+    known[((magic * 256 + opcode) * 256 + extras) * 256 + datatype] = kind
+    kinds_count = kinds_count + 1
+  end
+  return kind
+end
+
+function kinds_of(dialect)
+  local known = kinds[dialect]
+  if not known then
+    known = {}
+    kinds[dialect] = known
+  end
+  return known
+end
+
 end
 
 ---------------------------------------------------------------- which bytes can be a header
 
 -- What the other parts use; everything else is private to this one.
-local legal, search, is_ours, body_limit, starts
+local search, is_ours, body_limit, starts
 
 do
 -- Everything here is a function of the bytes alone, so that every pass over a capture comes to the same answer.
@@ -1205,7 +1236,7 @@ body_limit = LIMITS.body -- a preference
 
 -- The length of the frame whose strictly legal header starts at place p; nil when it is none. At least 24 bytes are
 -- there.
-function legal(s, p)
+local function legal(s, p)
   local m, opcode, k1, k2, extras, datatype, n1, n2, b1, b2, b3, b4 = byte(s, p, p + 11)
   local magic = MAGICS[m]
   if not b4 or not magic or datatype > FLAGS.datatype.all then
@@ -2081,6 +2112,46 @@ end
 
 end
 
+---------------------------------------------------------------- attributes of Wireshark's objects
+
+-- What the other parts use; everything else is private to this one.
+local getter_of, setter_of
+
+do
+-- For each `pinfo.number` Wireshark searches for the name, which takes longer than what it then calls. That function is
+-- looked up once, and called by itself from then on: where it is at hand, and does what the attribute does.
+
+local function found_in(object, list_name, name)
+  local reached, list = pcall(function() return getmetatable(object)[list_name] end)
+  local found = reached and type(list) == "table" and list[name]
+  return type(found) == "function" and found or nil
+end
+
+-- A function that reads an attribute of this object and of all others of its class.
+function getter_of(object, name)
+  local get = found_in(object, "__getters", name)
+  if get then
+    local works, value = pcall(get, object)
+    local expected = object[name]
+    if works and type(value) == type(expected) and (value == expected or type(value) == "userdata") then
+      return get
+    end
+  end
+  return function(each) return each[name] end
+end
+
+-- Sets an attribute, and returns a function that does so from then on.
+function setter_of(object, name, value)
+  local set = found_in(object, "__setters", name)
+  if set and pcall(set, object, value) and object[name] == value then
+    return set
+  end
+  object[name] = value
+  return function(each, given) each[name] = given end
+end
+
+end
+
 ---------------------------------------------------------------- connections: dialect, era, roles
 
 -- What the other parts use; everything else is private to this one.
@@ -2095,7 +2166,7 @@ connections, connection_list = {}, {}
 
 local function set_dialect(c, dialect)
   if c.dialect ~= dialect then
-    c.dialect, c.heads, c.changed = dialect, heads_of(dialect), true
+    c.dialect, c.heads, c.kinds, c.changed = dialect, heads_of(dialect), kinds_of(dialect), true
     c.label = dialect == "memcached" and "Memcached" or dialect:upper()
     c.quick = dialect == "dcp"
   end
@@ -2154,15 +2225,12 @@ end
 local function new_connection(id, pinfo)
   local c = {
     id = id, port = pinfo.src_port, other_port = pinfo.dst_port,
-    first = tostring(pinfo.src), second = tostring(pinfo.dst),
+    first = tostring(pinfo.src), second = tostring(pinfo.dst), twofold = pinfo.src_port == pinfo.dst_port,
     weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, versions = {},
     level = forced_dialect and 2 or 0, -- how much is known: see telling
     hellos = {}, drafts = {}, draft_count = 0,
     -- by side (1: the sender that was seen first):
-    next = {}, -- place in the TCP stream where the next message starts
-    seen = {}, -- place behind the last byte that was seen
-    unsure = {}, -- bytes were asked for that may be no header
-    packet = {}, -- last packet
+    lanes = { {}, {} }, -- see locate
     doubt = { 0, 0 }, -- ordinal of the last frame behind a hole
   }
   set_dialect(c, forced_dialect or "memcached")
@@ -2178,7 +2246,7 @@ function connection_of(pinfo)
   local found = stream_field and stream_field()
   local id
   if found then
-    id = found.value
+    id = found() -- its value
   else
     local a, b = tostring(pinfo.src) .. pinfo.src_port, tostring(pinfo.dst) .. pinfo.dst_port
     id = a < b and a .. b or b .. a
@@ -2186,11 +2254,9 @@ function connection_of(pinfo)
   return connections[id] or new_connection(id, pinfo), not found
 end
 
+-- The side of a sender on a connection whose ports are the same.
 function side_of(c, pinfo)
-  if c.port == c.other_port then
-    return tostring(pinfo.src) == c.first and 1 or 2
-  end
-  return pinfo.src_port == c.port and 1 or 2
+  return tostring(pinfo.src) == c.first and 1 or 2
 end
 
 -- A frame of the opcodes that the draft shares with SET to INCREMENT: SET, unless it cannot be.
@@ -2339,7 +2405,7 @@ end
 
 -- Wireshark's objects live as long as a packet: thousands die before a collection pays. Where little is in use, Lua
 -- would collect all the time, so it may leave about so many kilobytes lying around.
-local GARBAGE = 98304
+local garbage = 98304
 local used_before, alive = 0, nil
 
 -- Called now and then: where less is in use than the last time, a collection has come to its end.
@@ -2347,17 +2413,19 @@ function pace_collector()
   local used = max(collectgarbage("count"), 1)
   if not alive or used < used_before then
     alive = used
-    pcall(collectgarbage, "setpause", floor(max(200, min(1000, 100 + 100 * GARBAGE / alive))))
+    pcall(collectgarbage, "setpause", floor(max(200, min(1000, 100 + 100 * garbage / alive))))
   end
   used_before = used
 end
 
 -- tshark prints every field: dozens of objects per message, and all are dead by the next packet. Lua 5.2 has a collector
--- for that, with which it takes two thirds of the time; later versions need it less, for with them tshark makes only
+-- for that, with which it takes two thirds of the time, and somewhat less again where fewer lie around: those that are
+-- still in the processor's cache are quickly thrown away. Later versions need it less, for with them tshark makes only
 -- the fields that were asked for.
 function expect_short_lives()
-  if _VERSION == "Lua 5.2" then
-    pcall(collectgarbage, "generational")
+  if _VERSION == "Lua 5.2" and pcall(collectgarbage, "generational") then
+    garbage, alive = 8192, nil
+    pace_collector()
   end
 end
 
@@ -2454,10 +2522,12 @@ end
 ---------------------------------------------------------------- questions and answers
 
 -- What the other parts use; everything else is private to this one. Streams come behind this part.
-local question_key, link, at_least, take_question, settle_orphans, take_answer
+local link, at_least, take_question, settle_orphans, take_answer
 local begin_stream, close_stream
 
 do
+local CLOSE_STREAM, FAILOVER_LOG, VBUCKET_STATE = OPCODE.close_stream, OPCODE.get_failover_log, OPCODE.set_vbucket_state
+local BUFFER_ACK, CONTROL = OPCODE.buffer_ack, OPCODE.control
 -- Requests whose answer is owed.
 local OWED = {
   [OPEN] = true, [ADD_STREAM] = true, [CLOSE_STREAM] = true, [STREAM_REQUEST] = true, [FAILOVER_LOG] = true,
@@ -2472,7 +2542,7 @@ for _, name in ipairs({
   SILENT[OPCODE[name]] = true
 end
 
-function question_key(side, opcode, opaque)
+local function question_key(side, opcode, opaque)
   return (side * 256 + opcode) * WORD + opaque
 end
 
@@ -2584,7 +2654,7 @@ end
 
 -- Answers to nothing are only wrong once everything that their sender had heard has been seen.
 function settle_orphans(c, side)
-  local seen = c.seen[side]
+  local seen = c.lanes[side].seen
   for i = #c.orphans, 1, -1 do
     local orphan = c.orphans[i]
     if orphan.side ~= side and (not seen or (seen - orphan.acked) % WORD < WORD / 2) then
@@ -2625,7 +2695,7 @@ function take_answer(c, side, head, s, p, body, n, number, time)
     end
   else
     local found = ack_field and ack_field()
-    local acked, seen = found and found.value, c.seen[3 - side]
+    local acked, seen = found and found(), c.lanes[3 - side].seen
     if acked and seen and (acked - seen) % WORD > 0 and (acked - seen) % WORD < WORD / 2 and #c.orphans < REMEMBERED then
       c.orphans[#c.orphans + 1] = { key = key, side = side, n = n, number = number, time = time, acked = acked }
     elseif c.opened and not c.damaged then
@@ -2642,13 +2712,13 @@ end
 ---------------------------------------------------------------- streams: snapshots, seqnos, keys
 
 -- What the other parts use; everything else is private to this one.
-local has, keys_kept, take_stream_message, SEQNO_LIMIT, KEYS_KEPT, ACKNOWLEDGE
+local has, keys_kept, take_stream_message, KEYS_KEPT, ACKNOWLEDGE
 
 do
 local TAKEOVER, ACTIVE_ONLY, FROM_LATEST = 0x01, 0x10, 0x40
 local MEMORY, DISK, HISTORY, DUPLICATES = 0x01, 0x02, 0x10, 0x20
 ACKNOWLEDGE = 0x08
-SEQNO_LIMIT = 281474976710656.0
+local SEQNO_LIMIT = 281474976710656.0
 KEYS_KEPT = 1000000
 keys_kept = 0
 
@@ -2658,7 +2728,7 @@ end
 
 local function new_stream(c, side, key)
   local stream = {
-    key = key, vbucket = key % 65536, side = side, changes = 0, bytes = 0, markers = 0, items = 0, begun = 0, marker_n = 0,
+    key = key, vbucket = key % 65536, side = side, changes = 0, bytes = 0, markers = 0, opened = 0, begun = 0, marker_n = 0,
     snapshot_n = 0, last_n = 0, bracket_n = 0, started_n = 0, flags = 0, ending_n = 0,
   }
   stream.stream = stream
@@ -2758,12 +2828,11 @@ local function take_item(c, side, stream, head, s, p, n, seqno, gap)
     blame(n, "SEQ-07", format("seqno %.0f is no seqno", seqno))
   end
   take_key(c, stream, head, s, p, n, gap, early and true or false)
-  if early and stream.items == 0 then
+  if early and stream.changes == stream.opened then
     stream.opening_n = n
   end
   previous_seqnos[n] = last
-  stream.last, stream.last_n, stream.items = seqno, n, stream.items + 1
-  stream.changes = stream.changes + 1
+  stream.last, stream.last_n, stream.changes = seqno, n, stream.changes + 1
 end
 
 local function check_marker(c, stream, start, stop, kind, n, gap)
@@ -2808,9 +2877,13 @@ local function take_marker(c, side, stream, head, s, p, n, number, gap)
   end
   stream.typed = stream.typed or kind >= 2
   stream.marker = { stream = stream, start = start or 0, stop = stop, kind = kind, number = number }
-  stream.marker_n, stream.snapshot_n, stream.items = n, n, 0
+  stream.marker_n, stream.snapshot_n, stream.opened = n, n, stream.changes
   stream.markers = stream.markers + 1
   forget_keys(stream)
+end
+
+local function marker_of(stream)
+  return stream.marker and stream.marker.stop and stream.marker
 end
 
 -- A message of a vbucket's stream.
@@ -2858,14 +2931,18 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
     forget_keys(stream)
   elseif kind == END then
     local reason = head.drafted and head.datatype or field_value(s, p, "end_reason")
-    if c.dialect == "upr" and reason == 0 and stream.items > 0 and stream.opening_n and stream.granted and gap <= stream.begun then
-      blame(stream.opening_n, "SNP-01", format("no marker closes the last %d items before the stream ends", stream.items))
+    local open = stream.changes - stream.opened
+    if c.dialect == "upr" and reason == 0 and open > 0 and stream.opening_n and stream.granted and gap <= stream.begun then
+      blame(stream.opening_n, "SNP-01", format("no marker closes the last %d items before the stream ends", open))
     end
     stream.live, stream.reason = false, reason
     stream.ending_n = refused and stream.ending_n or n
   elseif head.name == "stream_start" then
     stream.started_n = n
   end
+  -- The marker while nothing but its numbers decides about the next change: see follow.
+  stream.steady = stream.last and stream.granted and stream.ending_n == 0 and stream.snapshot_n > 0 and not stream.oso
+    and stream.vbucket < LIMITS.vbuckets and marker_of(stream) or nil
 end
 
 end
@@ -2879,8 +2956,8 @@ do
 -- Whether a packet's sender had received more of the other side than was seen here: TCP may be waiting for lost bytes.
 local function unheard(c, side)
   local found = ack_field and ack_field()
-  local seen = c.seen[3 - side]
-  local more = found and seen and (found.value - seen) % WORD or 0
+  local seen = c.lanes[3 - side].seen
+  local more = found and seen and (found() - seen) % WORD or 0
   return more > 0 and more < WORD / 2
 end
 
@@ -3004,9 +3081,10 @@ end
 ---------------------------------------------------------------- every frame, on the first pass
 
 -- What the other parts use; everything else is private to this one.
-local track, track_quickly, inspect
+local track, inspect
 
 do
+local MUTATION = OPCODE.mutation
 -- Whether the frame that was examined last is not what its message says, so that no field of it means anything.
 local MISREAD = { ["extras-length-unknown"] = true, ["lengths-exceed-body"] = true }
 
@@ -3112,54 +3190,151 @@ function track(c, side, head, s, p, body, have, n, number, pinfo, late)
   end
 end
 
--- Nearly every frame is a change that comes as it should: numbers are compared, and counted when all is well. Returns
--- false, and has changed nothing, where anything calls for a closer look. Says what track says, for what it takes.
-function track_quickly(c, side, head, s, p, body, n)
-  local streams = c.streams
-  local stream = streams and streams[side][head.number]
-  if not stream or not c.quick or head.since > c.since or c.blame_next or (inspect and head.datatype > 0) then
+end
+
+---------------------------------------------------------------- stretches of frames that call for no closer look
+
+-- What the other parts use; everything else is private to this one.
+local skim, follow
+
+do
+-- Nearly every frame is a change that comes as it should, and mostly nobody looks at it. Such frames are taken many at a
+-- time: Lua takes its time for every step, so there are few per frame, and what is counted is added up at the end.
+-- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset behind them, how
+-- many they are, their name, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
+-- with this one), true for frames of another kind, false for something that calls for a closer look.
+
+local LONGEST_KEY = LIMITS.key - 1
+local LONGEST = LIMITS.body + 2097152
+
+-- What is at offset o, where no whole frame is; `stop` is where it would end.
+local function rest_at(o, length, magic, stop)
+  local left = length - o
+  if left == 0 then
+    return 0
+  elseif not MAGICS[magic] then
     return false
+  elseif left < HEADER then
+    return DESEGMENT_ONE_MORE_SEGMENT
   end
-  local marker, last, opaque = stream.marker, stream.last, stream.opaque
-  if not last or not marker or not stream.granted or stream.ending_n > 0 or stream.snapshot_n == 0 or stream.oso then
-    return false
-  end
-  local o1, o2, o3, o4, cas, _, _, _, _, _, _, _, s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, p + 12, p + 31)
-  local seqno = (((s1 * 256 + s2) * 256 + s3) * 256 + s4) * WORD + ((s5 * 256 + s6) * 256 + s7) * 256 + s8
-  local stop = marker.stop
-  if ((o1 * 256 + o2) * 256 + o3) * 256 + o4 ~= opaque or seqno <= last or not stop or seqno > stop or seqno < marker.start
-    or seqno >= SEQNO_LIMIT or (cas == 0 and c.since >= 405) then
-    return false
-  end
-  if not is_sound(head, c.collections, s, p, body, HEADER + body) then
-    return false
-  end
-  local size, window = HEADER + body + head.flow, c.window
-  if c.flow_side ~= side or (window and window > 0 and (c.outstanding >= window or c.sluggish_until >= 0)) then
-    return false
-  end
-  if head.keyed then
-    local keys = head.sync and stream.sync_keys or stream.keys
-    if not keys then
-      return false
+  return stop > length and stop - o <= LONGEST and stop - length
+end
+
+-- Where rules are not checked, it is enough to know what a frame is.
+function skim(c, s, o, length)
+  local known, times = c.kinds, 0
+  local kind
+  while true do
+    local m, opcode, _, _, extras, datatype, _, _, b1, b2, b3, b4 = byte(s, o + 1, o + 12)
+    local stop = b4 and o + HEADER + ((b1 * 256 + b2) * 256 + b3) * 256 + b4
+    if not b4 or stop > length then
+      return o, times, kind and kind.info, rest_at(o, length, m, stop)
     end
-    local at = p + HEADER + head.extras
-    local key = sub(s, at, at + head.key - 1)
-    if keys[key] then
-      return false
-    elseif keys_kept < KEYS_KEPT then
-      keys[key] = true
-      keys_kept, stream.key_count = keys_kept + 1, stream.key_count + 1
+    local this = known[((m * 256 + opcode) * 256 + extras) * 256 + datatype]
+    if this ~= kind or not this then
+      if kind then
+        return o, times, kind.info, true
+      elseif this == nil then
+        this = kind_at(known, c.dialect, m, opcode, extras, datatype)
+      end
+      if not this or this.tell > c.level then
+        return o, 0, nil, false
+      end
+      kind = this
+    end
+    times, o = times + 1, stop
+    if o == length then
+      return o, times, kind.info, 0
     end
   end
-  c.frames, c.bytes, c.sent, c.last[side] = c.frames + 1, c.bytes + HEADER + body, c.sent + size, n
-  stream.bytes, stream.last, stream.last_n = stream.bytes + HEADER + body, seqno, n
-  stream.items, stream.changes = stream.items + 1, stream.changes + 1
-  snapshots[n], previous_seqnos[n] = marker, last
-  if window and window > 0 then
-    outstandings[n], c.outstanding = c.outstanding, c.outstanding + size
+end
+
+-- Where they are, numbers are compared, and counted when all is well: a frame that could break a rule ends the stretch,
+-- and has changed nothing. Says what track says, for what it takes. n is the ordinal of the last frame.
+function follow(c, side, s, o, length, n)
+  local streams, window, outstanding = c.streams, c.window, c.outstanding
+  if not streams or not c.quick or c.blame_next or c.flow_side ~= side or c.sluggish_until >= 0 then
+    return o, 0, nil, false
   end
-  return true
+  streams, window = streams[side], window and window > 0 and window
+  local known, since, collections, start, times, rest = c.kinds, c.since, c.collections, o, 0, false
+  local kind, flow
+  while true do
+    local m, opcode, k1, k2, extras, datatype, v1, v2, b1, b2, b3, b4, o1, o2, o3, o4, cas, _, _, _, _, _, _, _,
+      s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, o + 1, o + 32)
+    local body = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4
+    local stop = b4 and o + HEADER + body
+    if not s8 or stop > length then
+      rest = rest_at(o, length, m, stop)
+      break
+    end
+    local this = known[((m * 256 + opcode) * 256 + extras) * 256 + datatype]
+    if this ~= kind or not this then
+      if kind then
+        rest = true
+        break
+      elseif this == nil then
+        this = kind_at(known, c.dialect, m, opcode, extras, datatype)
+      end
+      if not this or this.tell > c.level or (inspect and datatype > 0) then
+        break
+      end
+      kind = this
+    end
+    local stream = streams[v1 * 256 + v2]
+    local marker, key, head = stream and stream.steady, k1 * 256 + k2, kind.keyed
+    if key == 0 then
+      head = kind.bare
+    elseif key > LONGEST_KEY then
+      break
+    end
+    if not marker or not head or head.since > since or (window and outstanding >= window) then
+      break
+    end
+    local seqno, last = ((((s3 * 256.0 + s4) * 256 + s5) * 256 + s6) * 256 + s7) * 256 + s8, stream.last
+    if seqno <= last or seqno > marker.stop or seqno < marker.start or s1 + s2 > 0
+      or ((o1 * 256 + o2) * 256 + o3) * 256 + o4 ~= stream.opaque or (cas == 0 and since >= 405) then
+      break
+    end
+    local value, nmeta, at = body - extras - key, head.nmeta_at, o + 25 + extras
+    if value < head.least_value or value > head.most_value then
+      break
+    end
+    if nmeta then
+      local high, low = byte(s, o + 25 + nmeta, o + 26 + nmeta)
+      if high + low > 0 then
+        break
+      end
+    end
+    if collections and head.document and (key < 2 or byte(s, at) > 127) then
+      break
+    end
+    if head.keyed then
+      local keys, text = head.sync and stream.sync_keys or stream.keys, sub(s, at, at + key - 1)
+      if not keys or keys[text] then
+        break
+      elseif keys_kept < KEYS_KEPT then
+        keys[text] = true
+        keys_kept, stream.key_count = keys_kept + 1, stream.key_count + 1
+      end
+    end
+    n, times, flow = n + 1, times + 1, head.flow
+    stream.bytes, stream.last, stream.last_n, stream.changes = stream.bytes + HEADER + body, seqno, n, stream.changes + 1
+    snapshots[n], previous_seqnos[n] = marker, last
+    if window then
+      outstandings[n], outstanding = outstanding, outstanding + HEADER + body + flow
+    end
+    o = stop
+    if o == length then
+      rest = 0
+      break
+    end
+  end
+  if times > 0 then
+    c.frames, c.bytes, c.sent, c.last[side] = c.frames + times, c.bytes + o - start, c.sent + o - start + times * flow, n
+    c.outstanding = outstanding
+  end
+  return o, times, kind and kind.info, rest
 end
 
 end
@@ -3236,11 +3411,12 @@ end
 ---------------------------------------------------------------- parts of a frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_values, json_wanted, ADD, RANGE, MARK, generated, add_part, add_document, add_value
+local show_values, json_wanted, ADD, RANGE, generated, add_part, add_flags, add_document, add_value
 
 do
 -- Methods of Wireshark's objects are looked up once: that takes as long as many of the calls themselves.
--- ADD is TreeItem.add, RANGE Tvb.range, MARK TreeItem.set_generated; the dissector sets them.
+-- ADD is TreeItem.add, RANGE Tvb.range; the dissector sets them. So it does `generated`, which adds a field that is not on
+-- the wire: the brackets around it are for eyes, so that in tshark, which makes every field of every packet, it is ADD.
 
 show_values, json_wanted = true, false -- preferences
 local json_dissector
@@ -3253,29 +3429,50 @@ local function flag_names(flags, value)
       names[#names + 1] = each[2]
     end
   end
-  return #names > 0 and concat(names, "|") or "none"
+  return " (" .. (#names > 0 and concat(names, "|") or "none") .. ")"
 end
 
-function generated(tree, field, value)
-  local item = ADD(tree, field, value)
-  MARK(item)
+local bit_fields, flag_texts = {}, {} -- by field: those of its bits, and words for the first values that it had
+local TEXTS_KEPT = 256
+local APPEND_TEXT
+
+local function learn_flags(name, part)
+  local list = {}
+  for _, each in ipairs(FLAGS[part.flags].bits) do
+    list[#list + 1] = F[name .. "." .. each[2]]
+  end
+  bit_fields[name], flag_texts[name] = list, { count = 0 }
+  return list
+end
+
+-- A number of flags, with the names of those that are set, and each of them below it.
+function add_flags(tree, name, part, range, value)
+  local item = ADD(tree, F[name], range)
+  local fields = bit_fields[name] or learn_flags(name, part)
+  local texts = flag_texts[name]
+  local text = texts[value]
+  if not text then
+    text = flag_names(part.flags, value)
+    if texts.count < TEXTS_KEPT then
+      texts[value], texts.count = text, texts.count + 1
+    end
+  end
+  APPEND_TEXT = APPEND_TEXT or item.append_text
+  APPEND_TEXT(item, text)
+  for i = 1, #fields do
+    ADD(item, fields[i], range)
+  end
   return item
 end
 
 -- A declared field, with the names of its number or bits.
 function add_part(tree, tvb, name, part, at)
   local range = RANGE(tvb, at, part.size)
-  local item = ADD(tree, F[name], range)
   if part.flags then
-    local value = range:uint()
-    item:append_text(" (" .. flag_names(part.flags, value) .. ")")
-    for _, each in ipairs(FLAGS[part.flags].bits) do
-      local bit_field = F[name .. "." .. each[2]]
-      if bit_field then
-        ADD(item, bit_field, range)
-      end
-    end
-  elseif part.names and part.size < 8 then
+    return add_flags(tree, name, part, range, range:uint())
+  end
+  local item = ADD(tree, F[name], range)
+  if part.names and part.size < 8 then
     local label = NAMES[part.names][range:uint()]
     if label then
       item:set_text(part.name .. ": " .. label .. format(" (%d)", range:uint()))
@@ -3467,7 +3664,7 @@ local function add_datatype(tree, tvb, at, head)
   if head.datatype == 0 then
     ADD(tree, F.datatype, RANGE(tvb, at, 1))
   else
-    add_part(tree, tvb, "datatype", DATATYPE, at)
+    add_flags(tree, "datatype", DATATYPE, RANGE(tvb, at, 1), head.datatype)
   end
 end
 
@@ -3518,24 +3715,24 @@ end
 -- Fields that are made from the frame, and in the first frame of a tvb those of its connection.
 local function add_generated(tree, head, s, p, body, value, v, side, first)
   local a, b, c, d = byte(s, p + 12, p + 15)
-  MARK(ADD(tree, F.name, head.name))
-  MARK(ADD(tree, F.dialect, head.dialect))
-  MARK(ADD(tree, F.response, head.response))
+  generated(tree, F.name, head.name)
+  generated(tree, F.dialect, head.dialect)
+  generated(tree, F.response, head.response)
   if not head.flexible then
-    MARK(ADD(tree, F.framing_length, 0))
+    generated(tree, F.framing_length, 0)
   end
-  MARK(ADD(tree, F.value_length, value))
-  MARK(ADD(tree, F.opaque_swapped, u32(d, c, b, a)))
-  MARK(ADD(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0))
+  generated(tree, F.value_length, value)
+  generated(tree, F.opaque_swapped, u32(d, c, b, a))
+  generated(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0)
   if first then
     if v.name then
-      MARK(ADD(tree, F.connection_name, v.name))
+      generated(tree, F.connection_name, v.name)
     end
     if v.era then
-      MARK(ADD(tree, F.era, v.era))
+      generated(tree, F.era, v.era)
     end
     if v.producer then
-      MARK(ADD(tree, F.role, v.producer == side and "producer" or "consumer"))
+      generated(tree, F.role, v.producer == side and "producer" or "consumer")
     end
   end
 end
@@ -3582,7 +3779,7 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
   local value = body - head.extras - size
   add_generated(item, head, s, o + 1, body, value, v, side, first)
   if head.fits[1].name ~= head.name then
-    MARK(ADD(item, F.layout, head.fits[1].name))
+    generated(item, F.layout, head.fits[1].name)
   end
   if value > 0 and show_values then
     if head.shape.body then
@@ -3595,9 +3792,9 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
 end
 
 -- Everything about the frame at offset o of a tvb, of which `have` bytes are there, on a connection that was like v.
--- `first`: no other of its tvb comes before it.
-function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first)
-  if head.plain and is_sound(head, v.collections, s, o + 1, body, have) then
+-- `first`: no other of its tvb comes before it; `sound`: that is known already.
+function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound)
+  if head.plain and (sound or is_sound(head, v.collections, s, o + 1, body, have)) then
     local recipe = head.recipe
     if recipe == nil then
       recipe = recipe_of(head)
@@ -3616,7 +3813,7 @@ function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first)
     local part = R.parts[i]
     add_part(item, tvb, part.name, part, o + R.at[i])
     if head.spec and part.name == head.spec.seqno and part.name ~= "by_seqno" then
-      MARK(ADD(item, F.by_seqno, RANGE(tvb, o + R.at[i], part.size)))
+      generated(item, F.by_seqno, RANGE(tvb, o + R.at[i], part.size))
     end
   end
   if not R.layout and R.extras > 0 and R.fields == 0 and R.key_at <= have then
@@ -3654,9 +3851,11 @@ do
 local couchbase_dissector
 local marker_shown, window_shown -- of the tvb in hand
 
+local new_uint64 = UInt64.new
+
 -- Wireshark takes 64-bit numbers as objects only.
 local function object_of(value)
-  return UInt64.new(value % WORD, floor(value / WORD))
+  return new_uint64(value % WORD, floor(value / WORD))
 end
 
 local function show_links(item, linked)
@@ -3680,27 +3879,27 @@ function show_state(item, v, n, fresh)
     marker_shown = marker
     local request = marker.stream.request
     if request then
-      MARK(ADD(item, F.stream, request))
+      generated(item, F.stream, request)
     end
     if marker.stop then
       if not marker.start_object then
         marker.start_object, marker.stop_object = object_of(marker.start), object_of(marker.stop)
       end
-      MARK(ADD(item, F.snapshot, marker.number))
-      MARK(ADD(item, F.snapshot_start, marker.start_object))
-      MARK(ADD(item, F.snapshot_end, marker.stop_object))
+      generated(item, F.snapshot, marker.number)
+      generated(item, F.snapshot_start, marker.start_object)
+      generated(item, F.snapshot_end, marker.stop_object)
     end
   end
   local previous = previous_seqnos[n]
   if previous then
-    MARK(ADD(item, F.previous_seqno, object_of(previous)))
+    generated(item, F.previous_seqno, object_of(previous))
   end
   local outstanding = outstandings[n]
   if outstanding then
-    MARK(ADD(item, F.outstanding, outstanding))
+    generated(item, F.outstanding, outstanding)
     local window = v.window
     if window ~= window_shown and window and window > 0 and window < WORD then
-      MARK(ADD(item, F.window, window))
+      generated(item, F.window, window)
       window_shown = window
     end
   end
@@ -3731,99 +3930,7 @@ end
 
 end
 
----------------------------------------------------------------- packets: where messages start, the Info column
-
--- What the other parts use; everything else is private to this one.
-local info_packet, locate, write_info, runs, run_counts
-
-do
--- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
--- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
-function locate(c, side, reported, s, number, offset)
-  local next, seen = c.next[side], c.seen[side]
-  if c.packet[side] == number or offset == 0 then
-    -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
-    if c.packet[side] ~= number then
-      local found = behind_field and behind_field()
-      c.packet[side], c.seen[side] = number, found and found.value
-    end
-    local unsure = c.unsure[side]
-    c.unsure[side] = nil
-    return next and not unsure and 0 or nil, false
-  end
-  local found = seq_field and seq_field()
-  c.packet[side], c.unsure[side] = number, nil
-  if not found then
-    return (next or starts(s)) and 0 or nil, false
-  end
-  local seq = found.value
-  if seen and (seq - seen) % WORD >= WORD / 2 then
-    return nil, true
-  end
-  c.seen[side] = (seq + reported) % WORD
-  if not seen then
-    return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
-  end
-  local ahead = next and (next - seq) % WORD
-  if ahead and ahead < WORD / 2 then
-    return ahead, false
-  end
-  c.lost = c.lost or seq ~= seen
-  return nil, false
-end
-
--- The messages of a tvb as words, runs of the same one counted.
-runs, run_counts = {}, {}
-local counted = {} -- by name, words for its runs: most packets have one of few
-
-local function words_of(name, times)
-  if times == 1 then
-    return name
-  end
-  local known = counted[name]
-  if not known then
-    known = {}
-    counted[name] = known
-  end
-  local words = known[times]
-  if not words then
-    words = name .. format(" x%d", times)
-    if times < 100 then
-      known[times] = words
-    end
-  end
-  return words
-end
-
-local function names_of(count)
-  if count == 1 then
-    return words_of(runs[1], run_counts[1])
-  end
-  local parts = {}
-  for i = 1, count do
-    parts[i] = words_of(runs[i], run_counts[i])
-  end
-  return concat(parts, ", ")
-end
-
--- One packet may come as several tvbs, each of which adds its words. `guarded`: other dissectors were called, which
--- write there too.
-function write_info(pinfo, label, number, count, guarded)
-  local columns, words = pinfo.cols, names_of(count)
-  if info_packet ~= number then
-    columns.protocol, columns.info = label, words
-  else
-    columns.info:append(", " .. words)
-  end
-  if guarded then
-    columns.info:fence()
-  end
-  info_packet = number
-end
-
-end
-
----------------------------------------------------------------- the dissector
+---------------------------------------------------------------- preferences
 
 upr.prefs.where = Pref.enum(
   "Known ports", 2,
@@ -3848,41 +3955,187 @@ upr.prefs.kept = Pref.uint(
   "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"
 )
 
+---------------------------------------------------------------- packets: where messages start, the Info column
+
+-- What the other parts use; everything else is private to this one.
+local info_packet, locate, words_of, names_of, write_info, runs, run_counts
+
+do
+-- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
+-- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
+-- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
+-- `seen`, the place behind the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
+-- the last one.
+function locate(c, lane, reported, s, number, offset)
+  local next = lane.next
+  if lane.packet == number or offset == 0 then
+    -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
+    if lane.packet ~= number then
+      local found = behind_field and behind_field()
+      lane.packet, lane.seen = number, found and found()
+    end
+    if lane.unsure then
+      lane.unsure = nil
+      return nil, false
+    end
+    return next and 0, false
+  end
+  local found, seen = seq_field and seq_field(), lane.seen
+  lane.packet, lane.unsure = number, nil
+  if not found then
+    return (next or starts(s)) and 0 or nil, false
+  end
+  local seq = found()
+  if seen and (seq - seen) % WORD >= WORD / 2 then
+    return nil, true
+  end
+  lane.seen = (seq + reported) % WORD
+  if not seen then
+    return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
+  end
+  local ahead = next and (next - seq) % WORD
+  if ahead and ahead < WORD / 2 then
+    return ahead, false
+  end
+  c.lost = c.lost or seq ~= seen
+  return nil, false
+end
+
+-- The messages of a tvb as words, runs of the same one counted.
+runs, run_counts = {}, {}
+local counted = {} -- by name, words for its runs: most packets have one of few
+
+function words_of(name, times)
+  if times == 1 then
+    return name
+  end
+  local known = counted[name]
+  if not known then
+    known = {}
+    counted[name] = known
+  end
+  local words = known[times]
+  if not words then
+    words = name .. format(" x%d", times)
+    if times < 100 then
+      known[times] = words
+    end
+  end
+  return words
+end
+
+function names_of(count)
+  if count == 1 then
+    return words_of(runs[1], run_counts[1])
+  end
+  local parts = {}
+  for i = 1, count do
+    parts[i] = words_of(runs[i], run_counts[i])
+  end
+  return concat(parts, ", ")
+end
+
+local info_column -- of the packet in hand
+local COLUMNS, SET, APPEND -- looked up once
+
+-- One packet may come as several tvbs, each of which adds its words. `guarded`: other dissectors were called, which
+-- write there too.
+function write_info(pinfo, label, number, words, guarded)
+  -- A column lives as long as the packet is looked at, which may be anew.
+  if info_packet ~= number or not pcall(APPEND, info_column, ", " .. words) then
+    COLUMNS = COLUMNS or getter_of(pinfo, "cols")
+    local columns = COLUMNS(pinfo)
+    columns.protocol = label
+    info_column = columns.info
+    SET = SET or info_column.set
+    SET(info_column, words)
+    APPEND, info_packet = APPEND or info_column.append, number
+  end
+  if guarded then
+    info_column:fence()
+  end
+end
+
+end
+
+---------------------------------------------------------------- the packet in hand
+
 local checks, beside, json_shown = true, false, 0
 local self_dissector, json_proto, in_window
 local json_asked = false -- somebody filters by a field of JSON
+local pass_wanted -- whether anybody asks for fields on the first pass
 local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
-local ordinals = {} -- by packet and tvb, the ordinal of its first frame
+-- Ordinals of the first frames of tvbs, and where these are, in one number: by packet, for one of its tvbs and for the
+-- one that was put together, which are nearly all there are. Others have negative keys.
+local ordinals, joined = {}, {}
 local forgetful -- the packet from which on frames are not remembered
 -- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
-local packet_number, packet_offset, packet_c, packet_side, packet_wanted, packet_blind, packet_seen
+local packet_offset, packet_c, packet_side, packet_lane, packet_wanted, packet_blind, packet_seen
+local packet_plain -- whether nothing but an odd frame calls for a closer look
+local packet_number = NO_RANGE
 -- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
 -- packets in the same order, is the first as to what came before.
 local blind_pass, followed = false, 0
-local RAW, REPORTED, OFFSET, REFERENCED -- methods, looked up once
 
-local function take_packet(number, offset, pinfo, tree)
-  local blind
+local take_packet, keep_ordinal, ordinal_of, PLACES
+
+do
+PLACES = 262144 -- so many offsets a packet has
+local REFERENCED, MARK, VISITED, SRC_PORT -- looked up once
+local unpaced = 0 -- packets since the collector was looked after
+
+local function marked(tree, field, value)
+  local item = ADD(tree, field, value)
+  MARK(item)
+  return item
+end
+
+-- Filters are the same for all of a pass.
+local function begin_pass(pinfo, tree)
   if not ADD then
-    ADD, REFERENCED = tree.add, tree.referenced
-    -- The brackets around fields that are not on the wire are for eyes; tshark makes every field of every packet.
-    MARK = in_window and tree.set_generated or function() end
+    ADD, REFERENCED, MARK = tree.add, tree.referenced, tree.set_generated
+    VISITED, SRC_PORT = getter_of(pinfo, "visited"), getter_of(pinfo, "src_port")
+    generated = in_window and marked or ADD
   end
-  if json_shown == 0 and json_proto and (not packet_number or number <= packet_number) then
-    -- A new pass: filters are the same for all of it. A visible tree says that everything is wanted, so it tells nothing.
+  if json_shown == 0 and json_proto then
+    -- A visible tree says that everything is wanted, so it tells nothing.
     json_asked = not tree.visible and REFERENCED(tree, json_proto)
   end
-  info_packet = nil
-  packet_c, blind = connection_of(pinfo)
-  packet_number, packet_offset, packet_side = number, offset, side_of(packet_c, pinfo)
-  packet_blind, packet_seen = blind, pinfo.visited
-  if packet_blind then
+end
+
+function take_packet(number, offset, pinfo, tree)
+  if number <= packet_number then
+    begin_pass(pinfo, tree)
+  end
+  unpaced = unpaced + 1
+  if unpaced == 1024 then
+    pace_collector()
+    unpaced = 0
+  end
+  local found, c, blind = stream_field and stream_field(), nil, false
+  c = found and connections[found()]
+  if not c then
+    c, blind = connection_of(pinfo)
+  end
+  local side = c.twofold and side_of(c, pinfo) or SRC_PORT(pinfo) == c.port and 1 or 2
+  local visited = VISITED(pinfo)
+  -- On the first pass tshark asks for the same fields all the time; later on anything may be looked at, as in Wireshark.
+  local wanted = pass_wanted
+  if wanted == nil or visited or in_window then
+    wanted = json_asked or REFERENCED(tree, self_dissector)
+    if not visited then
+      pass_wanted = wanted
+    end
+  end
+  packet_number, packet_offset, packet_c, packet_side, packet_lane = number, offset, c, side, c.lanes[side]
+  packet_wanted, packet_blind, packet_seen, info_packet = wanted, blind, visited, nil
+  if blind then
     blind_pass = true
-  elseif blind_pass and packet_seen and number > followed then
+  elseif blind_pass and visited and number > followed then
     followed, packet_seen = number, false
   end
-  packet_wanted = json_asked or REFERENCED(tree, self_dissector)
-  if packet_wanted then
+  packet_plain = not (packet_seen or wanted or blind or beside)
+  if wanted then
     if expect_short_lives and not in_window and tree.visible then
       expect_short_lives()
       expect_short_lives = nil
@@ -3891,6 +4144,33 @@ local function take_packet(number, offset, pinfo, tree)
     json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and tree.visible)
   end
 end
+
+function keep_ordinal(number, offset, n)
+  local list = offset == 0 and joined or ordinals
+  local taken = list[number]
+  if taken and taken % PLACES ~= offset then
+    ordinals[-(number * PLACES + offset)] = n
+  else
+    list[number] = n * PLACES + offset
+  end
+end
+
+function ordinal_of(number, offset)
+  local list = offset == 0 and joined or ordinals
+  local kept = list[number]
+  if kept and kept % PLACES == offset then
+    return (kept - offset) / PLACES
+  end
+  return ordinals[-(number * PLACES + offset)]
+end
+
+end
+
+---------------------------------------------------------------- the dissector
+
+do
+local RAW, REPORTED, OFFSET -- methods, looked up once
+local NUMBER, CAN_DESEGMENT, SET_OFFSET, SET_LENGTH -- attributes
 
 local function skip(tvb, tree, o, size)
   local item = ADD(tree, F.unsynced, RANGE(tvb, o, size))
@@ -3907,6 +4187,16 @@ local function meet(c, side, s, o, body)
   return head
 end
 
+-- TCP is to call again when there are so many bytes more behind an offset.
+local function ask_for(pinfo, offset, size)
+  if SET_LENGTH then
+    SET_OFFSET(pinfo, offset)
+    SET_LENGTH(pinfo, size)
+  else
+    SET_OFFSET, SET_LENGTH = setter_of(pinfo, "desegment_offset", offset), setter_of(pinfo, "desegment_len", size)
+  end
+end
+
 -- The first frame that later passes will know nothing more about.
 local function say_kept(tree, number)
   forgetful = number
@@ -3914,23 +4204,16 @@ local function say_kept(tree, number)
   tree:add_proto_expert_info(EXPERTS.kept, words)
 end
 
-function upr.dissector(tvb, pinfo, tree)
-  if not RAW then
-    RAW, RANGE, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.reported_len, tvb.offset
-  end
-  local s = RAW(tvb)
-  local length, reported, number, offset = #s, REPORTED(tvb), pinfo.number, OFFSET(tvb)
+-- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `times` frames of one name
+-- that were taken before.
+local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, times, last_name)
+  local length, reported = #s, REPORTED(tvb)
   local whole = reported == length
-  if number ~= packet_number or offset == packet_offset then
-    take_packet(number, offset, pinfo, tree)
-  end
-  local c, side, wanted, visited = packet_c, packet_side, packet_wanted, packet_seen
-  local key = number * 262144 + offset
-  local o, late, ordinal = 0, nil, nil
-  local v, v_until -- what the connection is like, and up to which frame
+  local c, side, lane, wanted, visited = packet_c, packet_side, packet_lane, packet_wanted, packet_seen
+  local ordinal, plainly, v, v_until -- what the connection is like, and up to which frame
   if visited then
-    local place = places[key]
-    ordinal = ordinals[key]
+    local place = places[number * PLACES + offset]
+    ordinal, o = ordinal_of(number, offset), 0
     v, v_until = version_at(c, ordinal or tracked)
     if place then
       o, late = place[1], place[2]
@@ -3939,28 +4222,60 @@ function upr.dissector(tvb, pinfo, tree)
       say_kept(tree, number)
     end
   else
-    o, late = locate(c, side, reported, s, number, offset)
-    if (o ~= 0 or late) and not packet_blind then
-      places[key] = { o, late }
+    if not located then
+      o, late = locate(c, lane, reported, s, number, offset)
+    end
+    if (times == 0 and o ~= 0 or late) and not packet_blind then
+      places[number * PLACES + offset] = { o, late }
     end
     if not late and c.lost then
       lose(c, side)
       c.lost = nil
     end
+    plainly = packet_plain and o and not late and tracked + length < kept_limit
   end
-  local count, run, asked, first, guarded, fresh = 0, 0, false, nil, wanted, true
-  local known, last_name = visited and v.heads or c.heads, nil
+  local count, run, asked, first, guarded, fresh = times, 0, false, nil, wanted, true
+  local known = visited and v.heads or c.heads
   local synced = o ~= nil
+  if times > 0 then
+    run, runs[1], ordinal = 1, last_name, tracked - times + 1
+  end
   o = o or 0
   while o < length do
+    while plainly do
+      local stop, taken, name, rest
+      if checks then
+        stop, taken, name, rest = follow(c, side, s, o, length, tracked)
+      else
+        stop, taken, name, rest = skim(c, s, o, length)
+      end
+      if taken > 0 then
+        if not ordinal then
+          ordinal = tracked + 1
+          keep_ordinal(number, offset, ordinal)
+        end
+        if name ~= last_name then
+          run_counts[run] = times
+          run, last_name, times = run + 1, name, 0
+          runs[run] = name
+        end
+        tracked, count, times, o = tracked + taken, count + taken, times + taken, stop
+      end
+      if rest ~= true then
+        break
+      end
+    end
+    if o == length then
+      break
+    end
     if visited and ordinal and ordinal + count >= v_until then
       v, v_until = version_at(c, ordinal + count)
       known = v.heads
     end
-    local head = synced and known[sub(s, o + 1, o + 8)]
     local b1, b2, b3, b4 = byte(s, o + 9, o + 12)
     local total = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4 + HEADER
-    if not head or not total or total > length - o or head.tell > c.level then
+    local head = synced and total and total <= length - o and known[sub(s, o + 1, o + 8)]
+    if not head or head.tell > c.level then
       -- Everything that is not a whole frame of a known kind.
       local left = length - o
       head = nil
@@ -3994,14 +4309,14 @@ function upr.dissector(tvb, pinfo, tree)
         end
         o = stop
         if not found then
-          first, c.unsure[side] = maybe and o or nil, maybe and true or nil
+          first, lane.unsure = maybe and o or nil, maybe and true or nil
           break
         end
         synced = true
       end
     end
     if head then
-      local have, body, n = min(total, length - o), total - HEADER, nil
+      local have, body, n, quick = min(total, length - o), total - HEADER, nil, false
       if visited then
         n = ordinal and ordinal + count
       elseif packet_blind then
@@ -4011,21 +4326,21 @@ function upr.dissector(tvb, pinfo, tree)
         v = c.now
       else
         n = tracked + 1
-        tracked = n
-        if n % 2048 == 0 then
-          pace_collector()
-        end
         if not ordinal then
           ordinal = n
           if n <= kept_limit then
-            ordinals[key] = n
+            keep_ordinal(number, offset, n)
           end
         end
         if n == kept_limit + 1 then
           say_kept(tree, number)
         end
-        local quick = head.quick and not late and have == total
-        if checks and not (quick and track_quickly(c, side, head, s, o + 1, body, n)) then
+        if checks and head.quick and not late and have == total then
+          local _, taken = follow(c, side, s, o, o + total, tracked)
+          quick = taken > 0
+        end
+        tracked = n
+        if checks and not quick then
           track(c, side, head, s, o + 1, body, have, n, number, pinfo, late)
         end
         if c.changed then
@@ -4035,7 +4350,7 @@ function upr.dissector(tvb, pinfo, tree)
       end
       if wanted or head.refused or (n and verdicts[n]) then
         guarded = true
-        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, count == 0)
+        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, count == 0, quick)
         if n and checks then
           show_state(item, v, n, fresh)
           fresh = false
@@ -4048,32 +4363,82 @@ function upr.dissector(tvb, pinfo, tree)
         forget(n)
       end
       count = count + 1
-      if head.info == last_name then
-        run_counts[run] = run_counts[run] + 1
-      else
-        run, last_name = run + 1, head.info
-        runs[run], run_counts[run] = last_name, 1
+      if head.info ~= last_name then
+        run_counts[run] = times
+        run, last_name, times = run + 1, head.info, 0
+        runs[run] = last_name
       end
-      o = o + total
+      times, o = times + 1, o + total
     end
   end
   if not visited and not late then
     local stop = synced and (whole or not first) and (first or o)
-    local behind = c.seen[side]
-    c.next[side] = stop and behind and (behind - reported + stop) % WORD or (stop and 0) or nil
+    local behind = lane.seen
+    lane.next = stop and behind and (behind - reported + stop) % WORD or (stop and 0) or nil
   end
   if first and first < length then
-    if whole and pinfo.can_desegment > 0 then
-      pinfo.desegment_offset = first
-      pinfo.desegment_len = asked or DESEGMENT_ONE_MORE_SEGMENT
+    if whole and CAN_DESEGMENT(pinfo) > 0 then
+      ask_for(pinfo, first, asked or DESEGMENT_ONE_MORE_SEGMENT)
     else
       skip(tvb, tree, first, length - first)
     end
   end
   if run > 0 then
-    write_info(pinfo, visited and v.label or c.label, number, run, guarded)
+    run_counts[run] = times
+    write_info(pinfo, visited and v.label or c.label, number, names_of(run), guarded)
   end
   return length
+end
+
+function upr.dissector(tvb, pinfo, tree)
+  if not RAW then
+    RAW, RANGE, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.reported_len, tvb.offset
+    NUMBER, CAN_DESEGMENT = getter_of(pinfo, "number"), getter_of(pinfo, "can_desegment")
+  end
+  local s, number, offset = RAW(tvb), NUMBER(pinfo), OFFSET(tvb)
+  if number ~= packet_number or offset == packet_offset then
+    take_packet(number, offset, pinfo, tree)
+  end
+  local length = #s
+  if not packet_plain or tracked + length >= kept_limit or REPORTED(tvb) ~= length then
+    return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0, nil)
+  end
+  -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
+  -- the next packet.
+  local c, lane = packet_c, packet_lane
+  local o, late = locate(c, lane, length, s, number, offset)
+  if o ~= 0 or late or c.lost then
+    return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0, nil)
+  end
+  local times, name, rest
+  if checks then
+    o, times, name, rest = follow(c, packet_side, s, 0, length, tracked)
+  else
+    o, times, name, rest = skim(c, s, 0, length)
+  end
+  if times > 0 then
+    local list = offset == 0 and joined or ordinals
+    if list[number] then
+      keep_ordinal(number, offset, tracked + 1)
+    else
+      list[number] = (tracked + 1) * PLACES + offset
+    end
+    tracked = tracked + times
+  end
+  if not rest or rest == true or (rest > 0 and CAN_DESEGMENT(pinfo) <= 0) then
+    return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times, times > 0 and name)
+  end
+  local seen = lane.seen
+  lane.next = seen and (seen - length + o) % WORD or 0
+  if rest > 0 then
+    ask_for(pinfo, o, rest)
+  end
+  if times > 0 then
+    write_info(pinfo, c.label, number, times == 1 and name or words_of(name, times), false)
+  end
+  return length
+end
+
 end
 
 ---------------------------------------------------------------- registration
@@ -4083,10 +4448,10 @@ local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
 
 local function reset()
   connections, connection_list = {}, {}
-  places, ordinals, verdicts, snapshots = {}, {}, {}, {}
+  places, ordinals, joined, verdicts, snapshots = {}, {}, {}, {}, {}
   previous_seqnos, outstandings, links = {}, {}, {}
-  tracked, keys_kept, info_packet, forgetful, packet_number = 0, 0, nil, nil, nil
-  blind_pass, followed, json_asked = false, 0, false
+  tracked, keys_kept, info_packet, forgetful, packet_number = 0, 0, nil, nil, NO_RANGE
+  blind_pass, followed, json_asked, pass_wanted = false, 0, false, nil
 end
 
 local taken_ports = ""

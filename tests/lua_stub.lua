@@ -13,7 +13,8 @@ function Proto(name)
 end
 DissectorTable = { get = function() return { add = function() end, remove = function() end } end }
 Dissector = { get = function() return { call = function() end } end }
-Field = { new = function(name) return function() return name == "tcp.stream" and { value = 0 } or nil end end }
+local stream = setmetatable({ value = 0 }, { __call = function(self) return self.value end })
+Field = { new = function(name) return function() return name == "tcp.stream" and stream or nil end end }
 Listener = { new = function() return {} end }
 UInt64 = { new = function(low, high) return high * 4294967296.0 + low end }
 DESEGMENT_ONE_MORE_SEGMENT = 268435455
@@ -57,12 +58,22 @@ local function item()
     end,
     add_proto_expert_info = function(_, which, text) log[#log + 1] = "!" .. which.abbreviation .. " " .. tostring(text) end }
 end
-local column = { append = function(_, text) log[#log + 1] = "more=" .. text end, fence = function() end }
-function RUN(bytes, number_of_packet, forward, visited)
+-- A column lives as long as its packet is looked at.
+local columns = {}
+function columns.set(self, text) assert(self.alive, "expired column"); log[#log + 1] = "info=" .. text end
+function columns.append(self, text) assert(self.alive, "expired column"); log[#log + 1] = "more=" .. text end
+function columns.fence(self) assert(self.alive, "expired column") end
+local column
+-- `goes_on`: another tvb of the same packet.
+function RUN(bytes, number_of_packet, forward, visited, offset, goes_on)
   log = {}
+  if not goes_on then
+    if column then column.alive = false end
+    column = setmetatable({ alive = true }, { __index = columns })
+  end
   local pinfo = { number = number_of_packet, visited = visited, src = forward and "a" or "b", dst = forward and "b" or "a",
     src_port = forward and 40000 or 11210, dst_port = forward and 11210 or 40000, can_desegment = 2, rel_ts = number_of_packet * 0.001,
     cols = setmetatable({}, { __index = { info = column }, __newindex = function(_, name, text) log[#log + 1] = name .. "=" .. text end }) }
-  PROTO.dissector(tvb_of(bytes), pinfo, item())
+  PROTO.dissector(tvb_of(bytes, offset), pinfo, item())
   return table.concat(log, "\n"), pinfo.desegment_offset, pinfo.desegment_len
 end

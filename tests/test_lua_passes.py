@@ -6,11 +6,12 @@ built-in dissector says beside the plugin is what it says alone.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from lua_support import ROOT, merge, packets_of, tshark
+from lua_support import ROOT, can_be_merged, merge, packets_of, tshark
 
 import analysis
 from analysis.codegen.lua_rules import CHECKED
@@ -85,6 +86,28 @@ def test_two_passes_raise_no_alarm_where_bytes_are_missing(passes: str, troubled
 def test_two_passes_raise_the_alarms_of_one(passes: str) -> None:
     broken = ROOT / "captures" / "broken" / "SEQ-01-repeated.pcapng"
     assert "SEQ-01: seqno" in tshark(broken, *PASSES[passes], "-q", "-z", "expert")
+
+
+def alarms(report: str) -> list[str]:
+    """Return the lines of an expert report that are about rules: number, and what is wrong."""
+    return sorted(line for line in report.splitlines() if re.search(r" UPR +[A-Z]{3}-\d\d: ", line))
+
+
+@pytest.mark.parametrize("checks", ["TRUE", "FALSE"])
+def test_what_nobody_looks_at_is_read_like_what_is_shown(checks: str, tmp_path: Path, troubled: list[Path]) -> None:
+    """Frames that no filter asks about are taken many at a time: the same alarms, counts and words come of it."""
+    broken = [path for path in sorted((ROOT / "captures" / "broken").glob("*.pcapng")) if can_be_merged(path)]
+    both = tmp_path / "both.pcap"
+    merge([*CLEAN, *broken], both)
+    preference = ("-o", f"upr.checks:{checks}")
+    watched = (*preference, "-Y", "frame || upr.opcode")
+    for capture in (both, *troubled):
+        assert tshark(capture, *preference) == tshark(capture, *watched)
+        counts = ("-q", "-z", "upr,streams", "-z", "upr,connections")
+        assert tshark(capture, *preference, *counts) == tshark(capture, *watched, *counts)
+        found, shown = (alarms(tshark(capture, *how, "-q", "-z", "expert")) for how in (preference, watched))
+        assert found == shown
+        assert (len(found) > 50) == (checks == "TRUE" and capture == both)
 
 
 def test_so_many_frames_are_kept_and_the_end_is_told_once() -> None:

@@ -63,6 +63,52 @@ def test_every_version_says_the_same(name: str) -> None:
             assert one == other, version
 
 
+def state_of(text: bytes) -> list[bytes]:
+    return [
+        line
+        for line in text.splitlines()
+        if line.startswith((b"upr.previous_seqno", b"upr.outstanding", b"info", b"more"))
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_packet_may_come_as_many_tvbs(version: str) -> None:
+    """Each of them is remembered by itself, wherever in the packet it begins, and writes behind the others."""
+    conversation = frames("clean/basic.pcapng")
+    run = start(version).globals()[b"RUN"]
+    changes = [data for forward, data in conversation if not forward and data[1] == 0x57][:6]
+    first = conversation.index((False, changes[0]))
+    for number, (forward, data) in enumerate(conversation[:first], 1):
+        run(data, number, forward, False)
+    tvbs = list(zip(changes, (0, 54, 300, 900, 0, 54), (first + 1,) * 4 + (first + 2,) * 2, strict=True))
+    passes = []
+    for visited in (False, True):
+        said_now = []
+        before = None
+        for data, offset, number in tvbs:
+            text, *_ = run(data, number, False, visited, offset, number == before)
+            said_now.append(state_of(text))
+            before = number
+        passes.append(said_now)
+    assert passes[0] == passes[1]
+    assert len({tuple(lines) for lines in passes[0]}) == len(tvbs)
+    assert [lines[-1] for lines in passes[0]] == [
+        b"info=mutation",
+        *[b"more=, mutation"] * 3,
+        b"info=mutation",
+        b"more=, mutation",
+    ]
+
+
+def test_a_packet_that_is_looked_at_anew_may_begin_elsewhere() -> None:
+    """Nothing of the last look is used: Wireshark's objects do not outlive it."""
+    forward, data = frames("clean/basic.pcapng")[0]
+    run = start("lua54").globals()[b"RUN"]
+    run(data, 1, forward, False, 54)
+    text, *_ = run(data, 1, forward, True, 60)
+    assert state_of(text)[-1].startswith(b"info=")
+
+
 def test_a_finding_is_reported() -> None:
     text = b"\n".join(text for text, *_ in said("lua54", frames("broken/SEQ-01-repeated.pcapng")))
     assert b"!upr.expert.seq_01 SEQ-01: seqno" in text

@@ -29,8 +29,7 @@ end
 
 -- What the other parts use; everything else is private to this one.
 local REFUSAL, PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES, DCP, OPCODE, FORM_OF, DECISIVE
-local HELLO, OPEN, ADD_STREAM, CLOSE_STREAM, STREAM_REQUEST, FAILOVER_LOG, NOOP, SNAPSHOT_MARKER, VBUCKET_STATE
-local BUFFER_ACK, CONTROL, MUTATION
+local HELLO, OPEN, ADD_STREAM, STREAM_REQUEST, NOOP, SNAPSHOT_MARKER
 local telling, since_of, sibling_layouts, status_name
 
 do
@@ -100,10 +99,8 @@ DCP, OPCODE = OPCODES.dcp, {}
 for opcode, message in pairs(DCP) do
   OPCODE[message.name] = opcode
 end
-HELLO, OPEN, ADD_STREAM, CLOSE_STREAM = OPCODE.hello, OPCODE.open, OPCODE.add_stream, OPCODE.close_stream
-STREAM_REQUEST, FAILOVER_LOG, NOOP = OPCODE.stream_request, OPCODE.get_failover_log, OPCODE.noop
-SNAPSHOT_MARKER, VBUCKET_STATE = OPCODE.snapshot_marker, OPCODE.set_vbucket_state
-BUFFER_ACK, CONTROL, MUTATION = OPCODE.buffer_ack, OPCODE.control, OPCODE.mutation
+HELLO, OPEN, ADD_STREAM, STREAM_REQUEST = OPCODE.hello, OPCODE.open, OPCODE.add_stream, OPCODE.stream_request
+NOOP, SNAPSHOT_MARKER = OPCODE.noop, OPCODE.snapshot_marker
 
 -- What requests prove about dialect and era, by opcode and extras length.
 FORM_OF, DECISIVE = {}, {}

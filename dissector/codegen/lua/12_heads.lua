@@ -3,11 +3,12 @@
 -- out once and looked up by the bytes themselves.
 
 -- What a message is to the state of its connection.
-local DATA, MARKER, CLOSING, END, OSO, STATE, CACHE, OTHER, ACK = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local DATA, MARKER, END, OSO, STATE, OTHER, ACK = 1, 2, 4, 5, 6, 8, 9
 -- What the other parts use beside these; everything else is private to this one.
-local head_at, heads_of
+local head_at, heads_of, kind_at, kinds_of
 
 do
+local CLOSING, CACHE = 3, 7
 local KINDS = {
   mutation = DATA, deletion = DATA, expiration = DATA, system_event = DATA, prepare = DATA, commit = DATA,
   abort = DATA, seqno_advanced = DATA, snapshot_marker = MARKER, snapshot_start = MARKER, snapshot_end = CLOSING,
@@ -124,6 +125,7 @@ local function learn(dialect, prefix, body)
   head.plain = is_plain(head)
   if head.plain then
     head.value_rule = shape.value
+    head.least_value, head.most_value = shape.value == "must" and 1 or 0, shape.value == "must not" and 0 or WORD
     head.nmeta_at = offset_of(head.fits[1], "nmeta")
     head.document = shape.document
   end
@@ -165,6 +167,38 @@ function heads_of(dialect)
   if not known then
     known = {}
     heads[dialect] = known
+  end
+  return known
+end
+
+---------------------------------------------------------------- kinds
+-- Requests whose heads differ in the length of their key and in their vbucket alone are of one kind, of which there are
+-- few: they are looked up by the number that the other four bytes are, and no text is made.
+
+local KINDS_KEPT = 4096 -- a hostile capture must not fill the memory
+local kinds, kinds_count = {}, 0
+
+-- The kind of a frame that was not looked up yet: its name, and the heads that such frames have with and without a key,
+-- where these are quick; false where every frame is to be looked at.
+function kind_at(known, dialect, magic, opcode, extras, datatype)
+  local kind, of = false, MAGICS[magic]
+  if of and not (of.response or of.flexible or of.push) and kinds_count < KINDS_KEPT then
+    local first, last = string.char(magic, opcode), string.char(extras, datatype, 0, 0)
+    local keyed, bare = learn(dialect, first .. "\0\1" .. last, 0), learn(dialect, first .. "\0\0" .. last, 0)
+    if keyed.upr and not keyed.drafted then
+      kind = { info = keyed.info, tell = keyed.tell, keyed = keyed.quick and keyed, bare = bare.quick and bare }
+    end
+    known[((magic * 256 + opcode) * 256 + extras) * 256 + datatype] = kind
+    kinds_count = kinds_count + 1
+  end
+  return kind
+end
+
+function kinds_of(dialect)
+  local known = kinds[dialect]
+  if not known then
+    known = {}
+    kinds[dialect] = known
   end
   return known
 end

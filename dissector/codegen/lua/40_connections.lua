@@ -12,7 +12,7 @@ connections, connection_list = {}, {}
 
 local function set_dialect(c, dialect)
   if c.dialect ~= dialect then
-    c.dialect, c.heads, c.changed = dialect, heads_of(dialect), true
+    c.dialect, c.heads, c.kinds, c.changed = dialect, heads_of(dialect), kinds_of(dialect), true
     c.label = dialect == "memcached" and "Memcached" or dialect:upper()
     c.quick = dialect == "dcp"
   end
@@ -71,15 +71,12 @@ end
 local function new_connection(id, pinfo)
   local c = {
     id = id, port = pinfo.src_port, other_port = pinfo.dst_port,
-    first = tostring(pinfo.src), second = tostring(pinfo.dst),
+    first = tostring(pinfo.src), second = tostring(pinfo.dst), twofold = pinfo.src_port == pinfo.dst_port,
     weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, versions = {},
     level = forced_dialect and 2 or 0, -- how much is known: see telling
     hellos = {}, drafts = {}, draft_count = 0,
     -- by side (1: the sender that was seen first):
-    next = {}, -- place in the TCP stream where the next message starts
-    seen = {}, -- place behind the last byte that was seen
-    unsure = {}, -- bytes were asked for that may be no header
-    packet = {}, -- last packet
+    lanes = { {}, {} }, -- see locate
     doubt = { 0, 0 }, -- ordinal of the last frame behind a hole
   }
   set_dialect(c, forced_dialect or "memcached")
@@ -95,7 +92,7 @@ function connection_of(pinfo)
   local found = stream_field and stream_field()
   local id
   if found then
-    id = found.value
+    id = found() -- its value
   else
     local a, b = tostring(pinfo.src) .. pinfo.src_port, tostring(pinfo.dst) .. pinfo.dst_port
     id = a < b and a .. b or b .. a
@@ -103,11 +100,9 @@ function connection_of(pinfo)
   return connections[id] or new_connection(id, pinfo), not found
 end
 
+-- The side of a sender on a connection whose ports are the same.
 function side_of(c, pinfo)
-  if c.port == c.other_port then
-    return tostring(pinfo.src) == c.first and 1 or 2
-  end
-  return pinfo.src_port == c.port and 1 or 2
+  return tostring(pinfo.src) == c.first and 1 or 2
 end
 
 -- A frame of the opcodes that the draft shares with SET to INCREMENT: SET, unless it cannot be.

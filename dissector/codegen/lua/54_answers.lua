@@ -1,10 +1,12 @@
 ---------------------------------------------------------------- questions and answers
 
 -- What the other parts use; everything else is private to this one. Streams come behind this part.
-local question_key, link, at_least, take_question, settle_orphans, take_answer
+local link, at_least, take_question, settle_orphans, take_answer
 local begin_stream, close_stream
 
 do
+local CLOSE_STREAM, FAILOVER_LOG, VBUCKET_STATE = OPCODE.close_stream, OPCODE.get_failover_log, OPCODE.set_vbucket_state
+local BUFFER_ACK, CONTROL = OPCODE.buffer_ack, OPCODE.control
 -- Requests whose answer is owed.
 local OWED = {
   [OPEN] = true, [ADD_STREAM] = true, [CLOSE_STREAM] = true, [STREAM_REQUEST] = true, [FAILOVER_LOG] = true,
@@ -19,7 +21,7 @@ for _, name in ipairs({
   SILENT[OPCODE[name]] = true
 end
 
-function question_key(side, opcode, opaque)
+local function question_key(side, opcode, opaque)
   return (side * 256 + opcode) * WORD + opaque
 end
 
@@ -131,7 +133,7 @@ end
 
 -- Answers to nothing are only wrong once everything that their sender had heard has been seen.
 function settle_orphans(c, side)
-  local seen = c.seen[side]
+  local seen = c.lanes[side].seen
   for i = #c.orphans, 1, -1 do
     local orphan = c.orphans[i]
     if orphan.side ~= side and (not seen or (seen - orphan.acked) % WORD < WORD / 2) then
@@ -172,7 +174,7 @@ function take_answer(c, side, head, s, p, body, n, number, time)
     end
   else
     local found = ack_field and ack_field()
-    local acked, seen = found and found.value, c.seen[3 - side]
+    local acked, seen = found and found(), c.lanes[3 - side].seen
     if acked and seen and (acked - seen) % WORD > 0 and (acked - seen) % WORD < WORD / 2 and #c.orphans < REMEMBERED then
       c.orphans[#c.orphans + 1] = { key = key, side = side, n = n, number = number, time = time, acked = acked }
     elseif c.opened and not c.damaged then

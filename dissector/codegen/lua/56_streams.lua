@@ -1,13 +1,13 @@
 ---------------------------------------------------------------- streams: snapshots, seqnos, keys
 
 -- What the other parts use; everything else is private to this one.
-local has, keys_kept, take_stream_message, SEQNO_LIMIT, KEYS_KEPT, ACKNOWLEDGE
+local has, keys_kept, take_stream_message, KEYS_KEPT, ACKNOWLEDGE
 
 do
 local TAKEOVER, ACTIVE_ONLY, FROM_LATEST = 0x01, 0x10, 0x40
 local MEMORY, DISK, HISTORY, DUPLICATES = 0x01, 0x02, 0x10, 0x20
 ACKNOWLEDGE = 0x08
-SEQNO_LIMIT = 281474976710656.0
+local SEQNO_LIMIT = 281474976710656.0
 KEYS_KEPT = 1000000
 keys_kept = 0
 
@@ -17,7 +17,7 @@ end
 
 local function new_stream(c, side, key)
   local stream = {
-    key = key, vbucket = key % 65536, side = side, changes = 0, bytes = 0, markers = 0, items = 0, begun = 0, marker_n = 0,
+    key = key, vbucket = key % 65536, side = side, changes = 0, bytes = 0, markers = 0, opened = 0, begun = 0, marker_n = 0,
     snapshot_n = 0, last_n = 0, bracket_n = 0, started_n = 0, flags = 0, ending_n = 0,
   }
   stream.stream = stream
@@ -117,12 +117,11 @@ local function take_item(c, side, stream, head, s, p, n, seqno, gap)
     blame(n, "SEQ-07", format("seqno %.0f is no seqno", seqno))
   end
   take_key(c, stream, head, s, p, n, gap, early and true or false)
-  if early and stream.items == 0 then
+  if early and stream.changes == stream.opened then
     stream.opening_n = n
   end
   previous_seqnos[n] = last
-  stream.last, stream.last_n, stream.items = seqno, n, stream.items + 1
-  stream.changes = stream.changes + 1
+  stream.last, stream.last_n, stream.changes = seqno, n, stream.changes + 1
 end
 
 local function check_marker(c, stream, start, stop, kind, n, gap)
@@ -167,9 +166,13 @@ local function take_marker(c, side, stream, head, s, p, n, number, gap)
   end
   stream.typed = stream.typed or kind >= 2
   stream.marker = { stream = stream, start = start or 0, stop = stop, kind = kind, number = number }
-  stream.marker_n, stream.snapshot_n, stream.items = n, n, 0
+  stream.marker_n, stream.snapshot_n, stream.opened = n, n, stream.changes
   stream.markers = stream.markers + 1
   forget_keys(stream)
+end
+
+local function marker_of(stream)
+  return stream.marker and stream.marker.stop and stream.marker
 end
 
 -- A message of a vbucket's stream.
@@ -217,14 +220,18 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
     forget_keys(stream)
   elseif kind == END then
     local reason = head.drafted and head.datatype or field_value(s, p, "end_reason")
-    if c.dialect == "upr" and reason == 0 and stream.items > 0 and stream.opening_n and stream.granted and gap <= stream.begun then
-      blame(stream.opening_n, "SNP-01", format("no marker closes the last %d items before the stream ends", stream.items))
+    local open = stream.changes - stream.opened
+    if c.dialect == "upr" and reason == 0 and open > 0 and stream.opening_n and stream.granted and gap <= stream.begun then
+      blame(stream.opening_n, "SNP-01", format("no marker closes the last %d items before the stream ends", open))
     end
     stream.live, stream.reason = false, reason
     stream.ending_n = refused and stream.ending_n or n
   elseif head.name == "stream_start" then
     stream.started_n = n
   end
+  -- The marker while nothing but its numbers decides about the next change: see follow.
+  stream.steady = stream.last and stream.granted and stream.ending_n == 0 and stream.snapshot_n > 0 and not stream.oso
+    and stream.vbucket < LIMITS.vbuckets and marker_of(stream) or nil
 end
 
 end

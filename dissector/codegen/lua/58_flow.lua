@@ -7,8 +7,8 @@ do
 -- Whether a packet's sender had received more of the other side than was seen here: TCP may be waiting for lost bytes.
 local function unheard(c, side)
   local found = ack_field and ack_field()
-  local seen = c.seen[3 - side]
-  local more = found and seen and (found.value - seen) % WORD or 0
+  local seen = c.lanes[3 - side].seen
+  local more = found and seen and (found() - seen) % WORD or 0
   return more > 0 and more < WORD / 2
 end
 

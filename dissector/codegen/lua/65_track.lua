@@ -1,9 +1,10 @@
 ---------------------------------------------------------------- every frame, on the first pass
 
 -- What the other parts use; everything else is private to this one.
-local track, track_quickly, inspect
+local track, inspect
 
 do
+local MUTATION = OPCODE.mutation
 -- Whether the frame that was examined last is not what its message says, so that no field of it means anything.
 local MISREAD = { ["extras-length-unknown"] = true, ["lengths-exceed-body"] = true }
 
@@ -107,56 +108,6 @@ function track(c, side, head, s, p, body, have, n, number, pinfo, late)
   if #c.orphans > 0 then
     settle_orphans(c, side)
   end
-end
-
--- Nearly every frame is a change that comes as it should: numbers are compared, and counted when all is well. Returns
--- false, and has changed nothing, where anything calls for a closer look. Says what track says, for what it takes.
-function track_quickly(c, side, head, s, p, body, n)
-  local streams = c.streams
-  local stream = streams and streams[side][head.number]
-  if not stream or not c.quick or head.since > c.since or c.blame_next or (inspect and head.datatype > 0) then
-    return false
-  end
-  local marker, last, opaque = stream.marker, stream.last, stream.opaque
-  if not last or not marker or not stream.granted or stream.ending_n > 0 or stream.snapshot_n == 0 or stream.oso then
-    return false
-  end
-  local o1, o2, o3, o4, cas, _, _, _, _, _, _, _, s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, p + 12, p + 31)
-  local seqno = (((s1 * 256 + s2) * 256 + s3) * 256 + s4) * WORD + ((s5 * 256 + s6) * 256 + s7) * 256 + s8
-  local stop = marker.stop
-  if ((o1 * 256 + o2) * 256 + o3) * 256 + o4 ~= opaque or seqno <= last or not stop or seqno > stop or seqno < marker.start
-    or seqno >= SEQNO_LIMIT or (cas == 0 and c.since >= 405) then
-    return false
-  end
-  if not is_sound(head, c.collections, s, p, body, HEADER + body) then
-    return false
-  end
-  local size, window = HEADER + body + head.flow, c.window
-  if c.flow_side ~= side or (window and window > 0 and (c.outstanding >= window or c.sluggish_until >= 0)) then
-    return false
-  end
-  if head.keyed then
-    local keys = head.sync and stream.sync_keys or stream.keys
-    if not keys then
-      return false
-    end
-    local at = p + HEADER + head.extras
-    local key = sub(s, at, at + head.key - 1)
-    if keys[key] then
-      return false
-    elseif keys_kept < KEYS_KEPT then
-      keys[key] = true
-      keys_kept, stream.key_count = keys_kept + 1, stream.key_count + 1
-    end
-  end
-  c.frames, c.bytes, c.sent, c.last[side] = c.frames + 1, c.bytes + HEADER + body, c.sent + size, n
-  stream.bytes, stream.last, stream.last_n = stream.bytes + HEADER + body, seqno, n
-  stream.items, stream.changes = stream.items + 1, stream.changes + 1
-  snapshots[n], previous_seqnos[n] = marker, last
-  if window and window > 0 then
-    outstandings[n], c.outstanding = c.outstanding, c.outstanding + size
-  end
-  return true
 end
 
 end

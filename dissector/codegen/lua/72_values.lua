@@ -1,11 +1,12 @@
 ---------------------------------------------------------------- parts of a frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_values, json_wanted, ADD, RANGE, MARK, generated, add_part, add_document, add_value
+local show_values, json_wanted, ADD, RANGE, generated, add_part, add_flags, add_document, add_value
 
 do
 -- Methods of Wireshark's objects are looked up once: that takes as long as many of the calls themselves.
--- ADD is TreeItem.add, RANGE Tvb.range, MARK TreeItem.set_generated; the dissector sets them.
+-- ADD is TreeItem.add, RANGE Tvb.range; the dissector sets them. So it does `generated`, which adds a field that is not on
+-- the wire: the brackets around it are for eyes, so that in tshark, which makes every field of every packet, it is ADD.
 
 show_values, json_wanted = true, false -- preferences
 local json_dissector
@@ -18,29 +19,50 @@ local function flag_names(flags, value)
       names[#names + 1] = each[2]
     end
   end
-  return #names > 0 and concat(names, "|") or "none"
+  return " (" .. (#names > 0 and concat(names, "|") or "none") .. ")"
 end
 
-function generated(tree, field, value)
-  local item = ADD(tree, field, value)
-  MARK(item)
+local bit_fields, flag_texts = {}, {} -- by field: those of its bits, and words for the first values that it had
+local TEXTS_KEPT = 256
+local APPEND_TEXT
+
+local function learn_flags(name, part)
+  local list = {}
+  for _, each in ipairs(FLAGS[part.flags].bits) do
+    list[#list + 1] = F[name .. "." .. each[2]]
+  end
+  bit_fields[name], flag_texts[name] = list, { count = 0 }
+  return list
+end
+
+-- A number of flags, with the names of those that are set, and each of them below it.
+function add_flags(tree, name, part, range, value)
+  local item = ADD(tree, F[name], range)
+  local fields = bit_fields[name] or learn_flags(name, part)
+  local texts = flag_texts[name]
+  local text = texts[value]
+  if not text then
+    text = flag_names(part.flags, value)
+    if texts.count < TEXTS_KEPT then
+      texts[value], texts.count = text, texts.count + 1
+    end
+  end
+  APPEND_TEXT = APPEND_TEXT or item.append_text
+  APPEND_TEXT(item, text)
+  for i = 1, #fields do
+    ADD(item, fields[i], range)
+  end
   return item
 end
 
 -- A declared field, with the names of its number or bits.
 function add_part(tree, tvb, name, part, at)
   local range = RANGE(tvb, at, part.size)
-  local item = ADD(tree, F[name], range)
   if part.flags then
-    local value = range:uint()
-    item:append_text(" (" .. flag_names(part.flags, value) .. ")")
-    for _, each in ipairs(FLAGS[part.flags].bits) do
-      local bit_field = F[name .. "." .. each[2]]
-      if bit_field then
-        ADD(item, bit_field, range)
-      end
-    end
-  elseif part.names and part.size < 8 then
+    return add_flags(tree, name, part, range, range:uint())
+  end
+  local item = ADD(tree, F[name], range)
+  if part.names and part.size < 8 then
     local label = NAMES[part.names][range:uint()]
     if label then
       item:set_text(part.name .. ": " .. label .. format(" (%d)", range:uint()))

@@ -12,7 +12,7 @@ local function add_datatype(tree, tvb, at, head)
   if head.datatype == 0 then
     ADD(tree, F.datatype, RANGE(tvb, at, 1))
   else
-    add_part(tree, tvb, "datatype", DATATYPE, at)
+    add_flags(tree, "datatype", DATATYPE, RANGE(tvb, at, 1), head.datatype)
   end
 end
 
@@ -63,24 +63,24 @@ end
 -- Fields that are made from the frame, and in the first frame of a tvb those of its connection.
 local function add_generated(tree, head, s, p, body, value, v, side, first)
   local a, b, c, d = byte(s, p + 12, p + 15)
-  MARK(ADD(tree, F.name, head.name))
-  MARK(ADD(tree, F.dialect, head.dialect))
-  MARK(ADD(tree, F.response, head.response))
+  generated(tree, F.name, head.name)
+  generated(tree, F.dialect, head.dialect)
+  generated(tree, F.response, head.response)
   if not head.flexible then
-    MARK(ADD(tree, F.framing_length, 0))
+    generated(tree, F.framing_length, 0)
   end
-  MARK(ADD(tree, F.value_length, value))
-  MARK(ADD(tree, F.opaque_swapped, u32(d, c, b, a)))
-  MARK(ADD(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0))
+  generated(tree, F.value_length, value)
+  generated(tree, F.opaque_swapped, u32(d, c, b, a))
+  generated(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0)
   if first then
     if v.name then
-      MARK(ADD(tree, F.connection_name, v.name))
+      generated(tree, F.connection_name, v.name)
     end
     if v.era then
-      MARK(ADD(tree, F.era, v.era))
+      generated(tree, F.era, v.era)
     end
     if v.producer then
-      MARK(ADD(tree, F.role, v.producer == side and "producer" or "consumer"))
+      generated(tree, F.role, v.producer == side and "producer" or "consumer")
     end
   end
 end
@@ -127,7 +127,7 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
   local value = body - head.extras - size
   add_generated(item, head, s, o + 1, body, value, v, side, first)
   if head.fits[1].name ~= head.name then
-    MARK(ADD(item, F.layout, head.fits[1].name))
+    generated(item, F.layout, head.fits[1].name)
   end
   if value > 0 and show_values then
     if head.shape.body then
@@ -140,9 +140,9 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
 end
 
 -- Everything about the frame at offset o of a tvb, of which `have` bytes are there, on a connection that was like v.
--- `first`: no other of its tvb comes before it.
-function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first)
-  if head.plain and is_sound(head, v.collections, s, o + 1, body, have) then
+-- `first`: no other of its tvb comes before it; `sound`: that is known already.
+function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound)
+  if head.plain and (sound or is_sound(head, v.collections, s, o + 1, body, have)) then
     local recipe = head.recipe
     if recipe == nil then
       recipe = recipe_of(head)
@@ -161,7 +161,7 @@ function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first)
     local part = R.parts[i]
     add_part(item, tvb, part.name, part, o + R.at[i])
     if head.spec and part.name == head.spec.seqno and part.name ~= "by_seqno" then
-      MARK(ADD(item, F.by_seqno, RANGE(tvb, o + R.at[i], part.size)))
+      generated(item, F.by_seqno, RANGE(tvb, o + R.at[i], part.size))
     end
   end
   if not R.layout and R.extras > 0 and R.fields == 0 and R.key_at <= have then

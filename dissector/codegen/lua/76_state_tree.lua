@@ -7,9 +7,11 @@ do
 local couchbase_dissector
 local marker_shown, window_shown -- of the tvb in hand
 
+local new_uint64 = UInt64.new
+
 -- Wireshark takes 64-bit numbers as objects only.
 local function object_of(value)
-  return UInt64.new(value % WORD, floor(value / WORD))
+  return new_uint64(value % WORD, floor(value / WORD))
 end
 
 local function show_links(item, linked)
@@ -33,27 +35,27 @@ function show_state(item, v, n, fresh)
     marker_shown = marker
     local request = marker.stream.request
     if request then
-      MARK(ADD(item, F.stream, request))
+      generated(item, F.stream, request)
     end
     if marker.stop then
       if not marker.start_object then
         marker.start_object, marker.stop_object = object_of(marker.start), object_of(marker.stop)
       end
-      MARK(ADD(item, F.snapshot, marker.number))
-      MARK(ADD(item, F.snapshot_start, marker.start_object))
-      MARK(ADD(item, F.snapshot_end, marker.stop_object))
+      generated(item, F.snapshot, marker.number)
+      generated(item, F.snapshot_start, marker.start_object)
+      generated(item, F.snapshot_end, marker.stop_object)
     end
   end
   local previous = previous_seqnos[n]
   if previous then
-    MARK(ADD(item, F.previous_seqno, object_of(previous)))
+    generated(item, F.previous_seqno, object_of(previous))
   end
   local outstanding = outstandings[n]
   if outstanding then
-    MARK(ADD(item, F.outstanding, outstanding))
+    generated(item, F.outstanding, outstanding)
     local window = v.window
     if window ~= window_shown and window and window > 0 and window < WORD then
-      MARK(ADD(item, F.window, window))
+      generated(item, F.window, window)
       window_shown = window
     end
   end

@@ -1,33 +1,38 @@
 ---------------------------------------------------------------- packets: where messages start, the Info column
 
 -- What the other parts use; everything else is private to this one.
-local info_packet, locate, write_info, runs, run_counts
+local info_packet, locate, words_of, names_of, write_info, runs, run_counts
 
 do
 -- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
 -- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
-function locate(c, side, reported, s, number, offset)
-  local next, seen = c.next[side], c.seen[side]
-  if c.packet[side] == number or offset == 0 then
+-- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
+-- `seen`, the place behind the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
+-- the last one.
+function locate(c, lane, reported, s, number, offset)
+  local next = lane.next
+  if lane.packet == number or offset == 0 then
     -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
-    if c.packet[side] ~= number then
+    if lane.packet ~= number then
       local found = behind_field and behind_field()
-      c.packet[side], c.seen[side] = number, found and found.value
+      lane.packet, lane.seen = number, found and found()
     end
-    local unsure = c.unsure[side]
-    c.unsure[side] = nil
-    return next and not unsure and 0 or nil, false
+    if lane.unsure then
+      lane.unsure = nil
+      return nil, false
+    end
+    return next and 0, false
   end
-  local found = seq_field and seq_field()
-  c.packet[side], c.unsure[side] = number, nil
+  local found, seen = seq_field and seq_field(), lane.seen
+  lane.packet, lane.unsure = number, nil
   if not found then
     return (next or starts(s)) and 0 or nil, false
   end
-  local seq = found.value
+  local seq = found()
   if seen and (seq - seen) % WORD >= WORD / 2 then
     return nil, true
   end
-  c.seen[side] = (seq + reported) % WORD
+  lane.seen = (seq + reported) % WORD
   if not seen then
     return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
   end
@@ -43,7 +48,7 @@ end
 runs, run_counts = {}, {}
 local counted = {} -- by name, words for its runs: most packets have one of few
 
-local function words_of(name, times)
+function words_of(name, times)
   if times == 1 then
     return name
   end
@@ -62,7 +67,7 @@ local function words_of(name, times)
   return words
 end
 
-local function names_of(count)
+function names_of(count)
   if count == 1 then
     return words_of(runs[1], run_counts[1])
   end
@@ -73,19 +78,25 @@ local function names_of(count)
   return concat(parts, ", ")
 end
 
+local info_column -- of the packet in hand
+local COLUMNS, SET, APPEND -- looked up once
+
 -- One packet may come as several tvbs, each of which adds its words. `guarded`: other dissectors were called, which
 -- write there too.
-function write_info(pinfo, label, number, count, guarded)
-  local columns, words = pinfo.cols, names_of(count)
-  if info_packet ~= number then
-    columns.protocol, columns.info = label, words
-  else
-    columns.info:append(", " .. words)
+function write_info(pinfo, label, number, words, guarded)
+  -- A column lives as long as the packet is looked at, which may be anew.
+  if info_packet ~= number or not pcall(APPEND, info_column, ", " .. words) then
+    COLUMNS = COLUMNS or getter_of(pinfo, "cols")
+    local columns = COLUMNS(pinfo)
+    columns.protocol = label
+    info_column = columns.info
+    SET = SET or info_column.set
+    SET(info_column, words)
+    APPEND, info_packet = APPEND or info_column.append, number
   end
   if guarded then
-    columns.info:fence()
+    info_column:fence()
   end
-  info_packet = number
 end
 
 end

@@ -1,71 +1,8 @@
 ---------------------------------------------------------------- the dissector
 
-upr.prefs.where = Pref.enum(
-  "Known ports", 2,
-  "The ports below are those of the built-in couchbase dissector: leave them to it, take them, or take them and show beside it what it says",
-  { { 1, "leave", 1 }, { 2, "take", 2 }, { 3, "beside", 3 } }, false
-)
-upr.prefs.ports = Pref.range("TCP ports", "11209-11210", "Ports to take; on all others traffic is recognised by its bytes", 65535)
-upr.prefs.dialect = Pref.enum("Dialect", 0, "How to read connections", {
-  { 0, "auto", 0 }, { 1, "dcp", 1 }, { 2, "upr", 2 }, { 3, "draft", 3 }, { 4, "upr-proto", 4 },
-}, false)
-upr.prefs.checks = Pref.bool("Check the rules", true, "Follow streams, answers and flow control, and report violations")
-upr.prefs.inspect = Pref.bool("Check values", false, "Expand and read every document to see whether it is what its datatype says (FRM-10): takes time")
-upr.prefs.limit = Pref.uint("Largest body", LIMITS.body, "Where a message must be searched for, no larger body is believed")
-upr.prefs.keys = Pref.bool("Show keys", true, "Show document keys as text")
-upr.prefs.values = Pref.bool("Show values", true, "Show values, and look into documents")
-upr.prefs.json = Pref.enum(
-  "Show JSON as a tree", 0,
-  "Beside the text: auto does it in Wireshark, and where a filter asks for it; tshark prints every packet, which takes long",
-  { { 0, "auto", 0 }, { 1, "always", 1 }, { 2, "never", 2 } }, false
-)
-upr.prefs.kept = Pref.uint(
-  "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"
-)
-
-local checks, beside, json_shown = true, false, 0
-local self_dissector, json_proto, in_window
-local json_asked = false -- somebody filters by a field of JSON
-local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
-local ordinals = {} -- by packet and tvb, the ordinal of its first frame
-local forgetful -- the packet from which on frames are not remembered
--- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
-local packet_number, packet_offset, packet_c, packet_side, packet_wanted, packet_blind, packet_seen
--- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
--- packets in the same order, is the first as to what came before.
-local blind_pass, followed = false, 0
-local RAW, REPORTED, OFFSET, REFERENCED -- methods, looked up once
-
-local function take_packet(number, offset, pinfo, tree)
-  local blind
-  if not ADD then
-    ADD, REFERENCED = tree.add, tree.referenced
-    -- The brackets around fields that are not on the wire are for eyes; tshark makes every field of every packet.
-    MARK = in_window and tree.set_generated or function() end
-  end
-  if json_shown == 0 and json_proto and (not packet_number or number <= packet_number) then
-    -- A new pass: filters are the same for all of it. A visible tree says that everything is wanted, so it tells nothing.
-    json_asked = not tree.visible and REFERENCED(tree, json_proto)
-  end
-  info_packet = nil
-  packet_c, blind = connection_of(pinfo)
-  packet_number, packet_offset, packet_side = number, offset, side_of(packet_c, pinfo)
-  packet_blind, packet_seen = blind, pinfo.visited
-  if packet_blind then
-    blind_pass = true
-  elseif blind_pass and packet_seen and number > followed then
-    followed, packet_seen = number, false
-  end
-  packet_wanted = json_asked or REFERENCED(tree, self_dissector)
-  if packet_wanted then
-    if expect_short_lives and not in_window and tree.visible then
-      expect_short_lives()
-      expect_short_lives = nil
-    end
-    -- A tree that is seen is one packet in Wireshark, and all of them in tshark.
-    json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and tree.visible)
-  end
-end
+do
+local RAW, REPORTED, OFFSET -- methods, looked up once
+local NUMBER, CAN_DESEGMENT, SET_OFFSET, SET_LENGTH -- attributes
 
 local function skip(tvb, tree, o, size)
   local item = ADD(tree, F.unsynced, RANGE(tvb, o, size))
@@ -82,6 +19,16 @@ local function meet(c, side, s, o, body)
   return head
 end
 
+-- TCP is to call again when there are so many bytes more behind an offset.
+local function ask_for(pinfo, offset, size)
+  if SET_LENGTH then
+    SET_OFFSET(pinfo, offset)
+    SET_LENGTH(pinfo, size)
+  else
+    SET_OFFSET, SET_LENGTH = setter_of(pinfo, "desegment_offset", offset), setter_of(pinfo, "desegment_len", size)
+  end
+end
+
 -- The first frame that later passes will know nothing more about.
 local function say_kept(tree, number)
   forgetful = number
@@ -89,23 +36,16 @@ local function say_kept(tree, number)
   tree:add_proto_expert_info(EXPERTS.kept, words)
 end
 
-function upr.dissector(tvb, pinfo, tree)
-  if not RAW then
-    RAW, RANGE, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.reported_len, tvb.offset
-  end
-  local s = RAW(tvb)
-  local length, reported, number, offset = #s, REPORTED(tvb), pinfo.number, OFFSET(tvb)
+-- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `times` frames of one name
+-- that were taken before.
+local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, times, last_name)
+  local length, reported = #s, REPORTED(tvb)
   local whole = reported == length
-  if number ~= packet_number or offset == packet_offset then
-    take_packet(number, offset, pinfo, tree)
-  end
-  local c, side, wanted, visited = packet_c, packet_side, packet_wanted, packet_seen
-  local key = number * 262144 + offset
-  local o, late, ordinal = 0, nil, nil
-  local v, v_until -- what the connection is like, and up to which frame
+  local c, side, lane, wanted, visited = packet_c, packet_side, packet_lane, packet_wanted, packet_seen
+  local ordinal, plainly, v, v_until -- what the connection is like, and up to which frame
   if visited then
-    local place = places[key]
-    ordinal = ordinals[key]
+    local place = places[number * PLACES + offset]
+    ordinal, o = ordinal_of(number, offset), 0
     v, v_until = version_at(c, ordinal or tracked)
     if place then
       o, late = place[1], place[2]
@@ -114,28 +54,60 @@ function upr.dissector(tvb, pinfo, tree)
       say_kept(tree, number)
     end
   else
-    o, late = locate(c, side, reported, s, number, offset)
-    if (o ~= 0 or late) and not packet_blind then
-      places[key] = { o, late }
+    if not located then
+      o, late = locate(c, lane, reported, s, number, offset)
+    end
+    if (times == 0 and o ~= 0 or late) and not packet_blind then
+      places[number * PLACES + offset] = { o, late }
     end
     if not late and c.lost then
       lose(c, side)
       c.lost = nil
     end
+    plainly = packet_plain and o and not late and tracked + length < kept_limit
   end
-  local count, run, asked, first, guarded, fresh = 0, 0, false, nil, wanted, true
-  local known, last_name = visited and v.heads or c.heads, nil
+  local count, run, asked, first, guarded, fresh = times, 0, false, nil, wanted, true
+  local known = visited and v.heads or c.heads
   local synced = o ~= nil
+  if times > 0 then
+    run, runs[1], ordinal = 1, last_name, tracked - times + 1
+  end
   o = o or 0
   while o < length do
+    while plainly do
+      local stop, taken, name, rest
+      if checks then
+        stop, taken, name, rest = follow(c, side, s, o, length, tracked)
+      else
+        stop, taken, name, rest = skim(c, s, o, length)
+      end
+      if taken > 0 then
+        if not ordinal then
+          ordinal = tracked + 1
+          keep_ordinal(number, offset, ordinal)
+        end
+        if name ~= last_name then
+          run_counts[run] = times
+          run, last_name, times = run + 1, name, 0
+          runs[run] = name
+        end
+        tracked, count, times, o = tracked + taken, count + taken, times + taken, stop
+      end
+      if rest ~= true then
+        break
+      end
+    end
+    if o == length then
+      break
+    end
     if visited and ordinal and ordinal + count >= v_until then
       v, v_until = version_at(c, ordinal + count)
       known = v.heads
     end
-    local head = synced and known[sub(s, o + 1, o + 8)]
     local b1, b2, b3, b4 = byte(s, o + 9, o + 12)
     local total = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4 + HEADER
-    if not head or not total or total > length - o or head.tell > c.level then
+    local head = synced and total and total <= length - o and known[sub(s, o + 1, o + 8)]
+    if not head or head.tell > c.level then
       -- Everything that is not a whole frame of a known kind.
       local left = length - o
       head = nil
@@ -169,14 +141,14 @@ function upr.dissector(tvb, pinfo, tree)
         end
         o = stop
         if not found then
-          first, c.unsure[side] = maybe and o or nil, maybe and true or nil
+          first, lane.unsure = maybe and o or nil, maybe and true or nil
           break
         end
         synced = true
       end
     end
     if head then
-      local have, body, n = min(total, length - o), total - HEADER, nil
+      local have, body, n, quick = min(total, length - o), total - HEADER, nil, false
       if visited then
         n = ordinal and ordinal + count
       elseif packet_blind then
@@ -186,21 +158,21 @@ function upr.dissector(tvb, pinfo, tree)
         v = c.now
       else
         n = tracked + 1
-        tracked = n
-        if n % 2048 == 0 then
-          pace_collector()
-        end
         if not ordinal then
           ordinal = n
           if n <= kept_limit then
-            ordinals[key] = n
+            keep_ordinal(number, offset, n)
           end
         end
         if n == kept_limit + 1 then
           say_kept(tree, number)
         end
-        local quick = head.quick and not late and have == total
-        if checks and not (quick and track_quickly(c, side, head, s, o + 1, body, n)) then
+        if checks and head.quick and not late and have == total then
+          local _, taken = follow(c, side, s, o, o + total, tracked)
+          quick = taken > 0
+        end
+        tracked = n
+        if checks and not quick then
           track(c, side, head, s, o + 1, body, have, n, number, pinfo, late)
         end
         if c.changed then
@@ -210,7 +182,7 @@ function upr.dissector(tvb, pinfo, tree)
       end
       if wanted or head.refused or (n and verdicts[n]) then
         guarded = true
-        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, count == 0)
+        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, count == 0, quick)
         if n and checks then
           show_state(item, v, n, fresh)
           fresh = false
@@ -223,30 +195,80 @@ function upr.dissector(tvb, pinfo, tree)
         forget(n)
       end
       count = count + 1
-      if head.info == last_name then
-        run_counts[run] = run_counts[run] + 1
-      else
-        run, last_name = run + 1, head.info
-        runs[run], run_counts[run] = last_name, 1
+      if head.info ~= last_name then
+        run_counts[run] = times
+        run, last_name, times = run + 1, head.info, 0
+        runs[run] = last_name
       end
-      o = o + total
+      times, o = times + 1, o + total
     end
   end
   if not visited and not late then
     local stop = synced and (whole or not first) and (first or o)
-    local behind = c.seen[side]
-    c.next[side] = stop and behind and (behind - reported + stop) % WORD or (stop and 0) or nil
+    local behind = lane.seen
+    lane.next = stop and behind and (behind - reported + stop) % WORD or (stop and 0) or nil
   end
   if first and first < length then
-    if whole and pinfo.can_desegment > 0 then
-      pinfo.desegment_offset = first
-      pinfo.desegment_len = asked or DESEGMENT_ONE_MORE_SEGMENT
+    if whole and CAN_DESEGMENT(pinfo) > 0 then
+      ask_for(pinfo, first, asked or DESEGMENT_ONE_MORE_SEGMENT)
     else
       skip(tvb, tree, first, length - first)
     end
   end
   if run > 0 then
-    write_info(pinfo, visited and v.label or c.label, number, run, guarded)
+    run_counts[run] = times
+    write_info(pinfo, visited and v.label or c.label, number, names_of(run), guarded)
   end
   return length
+end
+
+function upr.dissector(tvb, pinfo, tree)
+  if not RAW then
+    RAW, RANGE, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.reported_len, tvb.offset
+    NUMBER, CAN_DESEGMENT = getter_of(pinfo, "number"), getter_of(pinfo, "can_desegment")
+  end
+  local s, number, offset = RAW(tvb), NUMBER(pinfo), OFFSET(tvb)
+  if number ~= packet_number or offset == packet_offset then
+    take_packet(number, offset, pinfo, tree)
+  end
+  local length = #s
+  if not packet_plain or tracked + length >= kept_limit or REPORTED(tvb) ~= length then
+    return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0, nil)
+  end
+  -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
+  -- the next packet.
+  local c, lane = packet_c, packet_lane
+  local o, late = locate(c, lane, length, s, number, offset)
+  if o ~= 0 or late or c.lost then
+    return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0, nil)
+  end
+  local times, name, rest
+  if checks then
+    o, times, name, rest = follow(c, packet_side, s, 0, length, tracked)
+  else
+    o, times, name, rest = skim(c, s, 0, length)
+  end
+  if times > 0 then
+    local list = offset == 0 and joined or ordinals
+    if list[number] then
+      keep_ordinal(number, offset, tracked + 1)
+    else
+      list[number] = (tracked + 1) * PLACES + offset
+    end
+    tracked = tracked + times
+  end
+  if not rest or rest == true or (rest > 0 and CAN_DESEGMENT(pinfo) <= 0) then
+    return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times, times > 0 and name)
+  end
+  local seen = lane.seen
+  lane.next = seen and (seen - length + o) % WORD or 0
+  if rest > 0 then
+    ask_for(pinfo, o, rest)
+  end
+  if times > 0 then
+    write_info(pinfo, c.label, number, times == 1 and name or words_of(name, times), false)
+  end
+  return length
+end
+
 end

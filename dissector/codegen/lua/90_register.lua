@@ -5,10 +5,10 @@ local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
 
 local function reset()
   connections, connection_list = {}, {}
-  places, ordinals, verdicts, snapshots = {}, {}, {}, {}
+  places, ordinals, joined, verdicts, snapshots = {}, {}, {}, {}, {}
   previous_seqnos, outstandings, links = {}, {}, {}
-  tracked, keys_kept, info_packet, forgetful, packet_number = 0, 0, nil, nil, nil
-  blind_pass, followed, json_asked = false, 0, false
+  tracked, keys_kept, info_packet, forgetful, packet_number = 0, 0, nil, nil, NO_RANGE
+  blind_pass, followed, json_asked, pass_wanted = false, 0, false, nil
 end
 
 local taken_ports = ""
