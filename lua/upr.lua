@@ -648,7 +648,7 @@ local FIELDS = {
   { name = "frame_info", type = "string", title = "Frame info", doc = "name of an object of the framing extras" },
   { name = "extras", type = "bytes", title = "Extras", doc = "extras that no layout describes" },
   { name = "key", type = "string", title = "Key", doc = "key without its collection id, as text" },
-  { name = "key_bytes", type = "bytes", title = "Key as sent", doc = "key as on the wire, with its collection id" },
+  { name = "key_bytes", type = "bytes", title = "Key as sent", doc = "key as on the wire, where its text does not tell all of it" },
   { name = "collection_id", type = "uint32", title = "Collection id", base = "HEX", doc = "collection id in front of a document key, or of a system event" },
   { name = "value", type = "bytes", title = "Value", doc = "value as on the wire" },
   { name = "text", type = "string", title = "Text", doc = "value of a control, a JSON value or a refusal's words" },
@@ -3699,10 +3699,13 @@ local function add_header(tree, tvb, o, head)
   ADD(tree, F.cas, RANGE(tvb, o + 16, 8))
 end
 
--- A key at offset `at`, whose first bytes are its collection's id where there is one.
-local function add_key(tree, tvb, at, size, collection, collection_size)
+-- A key at offset `at`, whose first bytes are its collection's id where there is one. Its bytes are shown where the text
+-- does not tell them.
+local function add_key(tree, tvb, s, at, size, collection, collection_size)
   local range = RANGE(tvb, at, size)
-  ADD(tree, F.key_bytes, range)
+  if collection or not show_keys or find(sub(s, at + 1, at + size), "[^ -~]") then
+    ADD(tree, F.key_bytes, range)
+  end
   if collection then
     ADD(tree, F.collection_id, RANGE(tvb, at, collection_size), collection)
     range = size > collection_size and RANGE(tvb, at + collection_size, size - collection_size)
@@ -3712,14 +3715,18 @@ local function add_key(tree, tvb, at, size, collection, collection_size)
   end
 end
 
--- Fields that are made from the frame, and in the first frame of a tvb those of its connection.
+-- Fields that are made from the frame, and in the first frame of a packet those of its connection.
+local dialect_shown
+
 local function add_generated(tree, head, s, p, body, value, v, side, first)
   local a, b, c, d = byte(s, p + 12, p + 15)
   generated(tree, F.name, head.name)
-  generated(tree, F.dialect, head.dialect)
-  generated(tree, F.response, head.response)
-  if not head.flexible then
-    generated(tree, F.framing_length, 0)
+  if first or head.dialect ~= dialect_shown then
+    dialect_shown = head.dialect
+    generated(tree, F.dialect, dialect_shown)
+  end
+  if head.response then
+    generated(tree, F.response, true)
   end
   generated(tree, F.value_length, value)
   generated(tree, F.opaque_swapped, u32(d, c, b, a))
@@ -3771,9 +3778,9 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
   local at, size = o + HEADER + head.extras, head.key
   if size > 0 then
     if v.collections and head.document then
-      add_key(item, tvb, at, size, byte(s, at + 1), 1)
+      add_key(item, tvb, s, at, size, byte(s, at + 1), 1)
     else
-      add_key(item, tvb, at, size, nil, 0)
+      add_key(item, tvb, s, at, size, nil, 0)
     end
   end
   local value = body - head.extras - size
@@ -3792,7 +3799,7 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
 end
 
 -- Everything about the frame at offset o of a tvb, of which `have` bytes are there, on a connection that was like v.
--- `first`: no other of its tvb comes before it; `sound`: that is known already.
+-- `first`: no other of its packet comes before it; `sound`: that is known already.
 function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound)
   if head.plain and (sound or is_sound(head, v.collections, s, o + 1, body, have)) then
     local recipe = head.recipe
@@ -3820,7 +3827,7 @@ function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound)
     ADD(item, F.extras, RANGE(tvb, o + R.extras_at, R.extras))
   end
   if R.key > 0 and R.key == head.key and R.key_at + R.key <= have then
-    add_key(item, tvb, o + R.key_at, R.key, R.collection, R.collection_size)
+    add_key(item, tvb, s, o + R.key_at, R.key, R.collection, R.collection_size)
   end
   for i = 1, R.flaws do
     local defect = R.defects[i]
@@ -3849,7 +3856,7 @@ local show_state, hand_over
 
 do
 local couchbase_dissector
-local marker_shown, window_shown -- of the tvb in hand
+local marker_shown, window_shown -- of the packet in hand
 
 local new_uint64 = UInt64.new
 
@@ -3868,8 +3875,8 @@ local function show_links(item, linked)
   end
 end
 
--- What is remembered of frame n, on a connection that was like v. What is the same for several frames of a tvb is shown
--- with the first of them: filters find packets, and every line takes its time. `fresh`: a tvb begins.
+-- What is remembered of frame n, on a connection that was like v. What is the same for several frames of a packet is
+-- shown with the first of them: filters find packets, and every line takes its time. `fresh`: a packet begins.
 function show_state(item, v, n, fresh)
   if fresh then
     marker_shown, window_shown = nil, nil
@@ -4072,6 +4079,7 @@ local forgetful -- the packet from which on frames are not remembered
 -- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
 local packet_offset, packet_c, packet_side, packet_lane, packet_wanted, packet_blind, packet_seen
 local packet_plain -- whether nothing but an odd frame calls for a closer look
+local packet_shown, packet_told = false, false -- whether a frame of it is in the tree, and one with what came before
 local packet_number = NO_RANGE
 -- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
 -- packets in the same order, is the first as to what came before.
@@ -4129,6 +4137,7 @@ function take_packet(number, offset, pinfo, tree)
   end
   packet_number, packet_offset, packet_c, packet_side, packet_lane = number, offset, c, side, c.lanes[side]
   packet_wanted, packet_blind, packet_seen, info_packet = wanted, blind, visited, nil
+  packet_shown, packet_told = false, false
   if blind then
     blind_pass = true
   elseif blind_pass and visited and number > followed then
@@ -4234,7 +4243,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
     end
     plainly = packet_plain and o and not late and tracked + length < kept_limit
   end
-  local count, run, asked, first, guarded, fresh = times, 0, false, nil, wanted, true
+  local count, run, asked, first, guarded = times, 0, false, nil, wanted
   local known = visited and v.heads or c.heads
   local synced = o ~= nil
   if times > 0 then
@@ -4350,10 +4359,11 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
       end
       if wanted or head.refused or (n and verdicts[n]) then
         guarded = true
-        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, count == 0, quick)
+        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, not packet_shown, quick)
+        packet_shown = true
         if n and checks then
-          show_state(item, v, n, fresh)
-          fresh = false
+          show_state(item, v, n, not packet_told)
+          packet_told = true
         end
       end
       if (beside or not head.upr) and hand_over(RANGE(tvb, o, have), pinfo, tree, wanted) then

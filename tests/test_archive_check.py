@@ -21,6 +21,7 @@ from analysis.archive.ringwise import check_ring
 from analysis.checker import Checker
 from analysis.formats import row_of
 from analysis.rules import RULES
+from dissector import cli
 from dissector.frames import SCHEMA
 
 Row = dict[str, Any]
@@ -214,3 +215,12 @@ def test_every_part_of_a_ring_is_a_run_of_its_own(repo_root: Path) -> None:
     assert len(names) > 2
     assert sorted(found, key=str) == sorted(wanted, key=str)
     assert all(one["id"] != other["id"] for one, other in itertools.combinations(found, 2))
+
+
+def test_bundles_are_small_for_java(tmp_path: Path) -> None:
+    assert cli.main(["generate", "bulk", "--frames", "4000", "-o", str(tmp_path / "bulk.pcap")]) == 0
+    path = tmp_path / "frames.parquet"
+    pq.write_table(pa.Table.from_batches(read(tmp_path / "bulk.pcap")), path)
+    sizes = [len(value.as_py()) for batch in bundled(path, "r", 1) for value in batch.column("frames")]
+    assert len(sizes) == 4
+    assert max(sizes) < 512 << 10

@@ -15,11 +15,13 @@ from support import Row, read_rows
 
 from dissector.frames import FIELD_COLUMNS, NO_END, TEXT_LIMIT, UNSIGNED
 from dissector.pipeline import FrameReader
+from dissector.spec import enums
 
 pytestmark = pytest.mark.tool("tshark")
 
 #: TCP hands bytes over in order where nothing is lost; where something is, it would wait for ever.
 ORDERED = ("-o", "tcp.reassemble_out_of_order:TRUE")
+FLEXIBLE = {magic.value for magic in enums.MAGICS if magic.flexible}
 NUMBERS = (
     *("magic", "opcode", "vbucket", "status", "subtype", "datatype", "framing_length", "extras_length", "key_length"),
     *("value_length", "body_length", "opaque", "opaque_swapped", "cas", "flow_bytes", "stream_id", "collection_id"),
@@ -38,15 +40,23 @@ def number(message: Message, name: str) -> int | None:
     return value
 
 
-def shown(message: Message) -> dict[str, object]:
-    """Return a message of the plugin as a row."""
+def key_of(message: Message) -> bytes | None:
+    """Return the key, whose bytes are shown where its text does not tell them."""
+    if "upr.key_bytes" in message:
+        return bytes.fromhex(message["upr.key_bytes"].replace(":", ""))
+    return message["upr.key"].encode("ascii") if "upr.key" in message else None
+
+
+def shown(message: Message, dialect: str) -> dict[str, object]:
+    """Return a message of the plugin as a row; ``dialect`` is the one that was shown last in its packet."""
     found: dict[str, object] = {name: number(message, name) for name in NUMBERS}
-    key = message.get("upr.key_bytes")
+    assert (found["framing_length"] is None) == (found["magic"] not in FLEXIBLE)
     found |= {
+        "framing_length": found["framing_length"] or 0,
         "name": message["upr.name"],
-        "dialect": message["upr.dialect"],
-        "response": message["upr.response"] == "1",
-        "key": None if key is None else bytes.fromhex(key.replace(":", "")),
+        "dialect": dialect,
+        "response": message.get("upr.response") == "1",
+        "key": key_of(message),
         "defects": sorted(listed(message.get("upr.defect"))),
         "missing": number(message, "missing") or 0,
     }
@@ -54,6 +64,17 @@ def shown(message: Message) -> dict[str, object]:
     found["failover_log"] = [(int(uuid, 0), int(seqno)) for uuid, seqno in zip(uuids, seqnos, strict=True)]
     found["features"] = [int(each, 0) for each in listed(message.get("upr.feature"))]
     return found
+
+
+def in_rows(messages: list[Message]) -> list[dict[str, object]]:
+    """Return the messages of a packet as rows."""
+    rows: list[dict[str, object]] = []
+    dialect = ""
+    for message in messages:
+        if "upr.magic" in message:
+            dialect = message.get("upr.dialect", dialect)
+            rows.append(shown(message, dialect))
+    return rows
 
 
 def told(row: Row) -> dict[str, object]:
@@ -88,7 +109,7 @@ def differences(plugin: dict[int, list[Message]], rows: list[Row]) -> list[str]:
     # Frames of the draft look like SET and its kin until one proves otherwise; who waits for that differs.
     drafted = min((packet for packet, each in expected.items() if each[0]["dialect"] == "draft"), default=0)
     for packet in sorted(packet for packet in set(plugin) | set(expected) if packet >= drafted):
-        theirs = [shown(each) for each in plugin.get(packet, []) if "upr.magic" in each]
+        theirs = in_rows(plugin.get(packet, []))
         ours = [told(each) for each in expected.get(packet, [])]
         if [each["name"] for each in theirs] != [each["name"] for each in ours]:
             names = [each["name"] for each in theirs], [each["name"] for each in ours]
@@ -120,7 +141,7 @@ def compared(path: Path, read: dict[Path, dict[int, list[Message]]]) -> list[str
     if name in LOSSY:
         rows = [row for row in rows if not row["missing"]]
     if name in REORDERED:
-        theirs = sorted(repr(shown(each)) for group in plugin.values() for each in group if "upr.magic" in each)
+        theirs = sorted(repr(each) for group in plugin.values() for each in in_rows(group))
         ours = sorted(repr(shown_as(row)) for row in rows)
         return [f"{one} / {other}" for one, other in zip(theirs, ours, strict=True) if one != other]
     lines = differences(plugin, rows)

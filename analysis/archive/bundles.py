@@ -32,6 +32,9 @@ BUNDLES = pa.schema(
 #: Rows that are dealt out at a time. A bundle has a fixed cost, so it should hold hundreds of frames.
 _BUNDLE_ROWS = 512
 _DEALT_ROWS = 32_768, 131_072
+#: Less than half a megabyte of frames: what is larger, Java's collector puts into regions of its own, and with a small
+#: heap and some sorted runs at once there are soon none left.
+_LARGEST_ROWS = 1024
 
 
 def bundled(path: Path, ring: str, shares: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -63,8 +66,8 @@ def _dealt(batch: pa.RecordBatch, shares: int) -> Iterator[tuple[int, pa.RecordB
     sorted_batch, place = batch.take(pa.array(order)), place[order]
     bounds = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), len(place)]
     for begin, end in itertools.pairwise(bounds):
-        if end > begin:
-            yield int(place[begin]), sorted_batch.slice(begin, end - begin)
+        for at in range(begin, end, _LARGEST_ROWS):
+            yield int(place[begin]), sorted_batch.slice(at, min(end - at, _LARGEST_ROWS))
 
 
 def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -56,7 +56,7 @@ OF_FRAME: tuple[Generated, ...] = (
     Generated("frame_info", "string", "Frame info", "name of an object of the framing extras"),
     Generated("extras", "bytes", "Extras", "extras that no layout describes"),
     Generated("key", "string", "Key", "key without its collection id, as text"),
-    Generated("key_bytes", "bytes", "Key as sent", "key as on the wire, with its collection id"),
+    Generated("key_bytes", "bytes", "Key as sent", "key as on the wire, where its text does not tell all of it"),
     Generated("collection_id", "uint32", "Collection id", _WORDS["collection_id"], "HEX"),
     Generated("value", "bytes", "Value", "value as on the wire"),
     Generated("text", "string", "Text", "value of a control, a JSON value or a refusal's words"),

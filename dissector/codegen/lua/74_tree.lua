@@ -47,10 +47,13 @@ local function add_header(tree, tvb, o, head)
   ADD(tree, F.cas, RANGE(tvb, o + 16, 8))
 end
 
--- A key at offset `at`, whose first bytes are its collection's id where there is one.
-local function add_key(tree, tvb, at, size, collection, collection_size)
+-- A key at offset `at`, whose first bytes are its collection's id where there is one. Its bytes are shown where the text
+-- does not tell them.
+local function add_key(tree, tvb, s, at, size, collection, collection_size)
   local range = RANGE(tvb, at, size)
-  ADD(tree, F.key_bytes, range)
+  if collection or not show_keys or find(sub(s, at + 1, at + size), "[^ -~]") then
+    ADD(tree, F.key_bytes, range)
+  end
   if collection then
     ADD(tree, F.collection_id, RANGE(tvb, at, collection_size), collection)
     range = size > collection_size and RANGE(tvb, at + collection_size, size - collection_size)
@@ -60,14 +63,18 @@ local function add_key(tree, tvb, at, size, collection, collection_size)
   end
 end
 
--- Fields that are made from the frame, and in the first frame of a tvb those of its connection.
+-- Fields that are made from the frame, and in the first frame of a packet those of its connection.
+local dialect_shown
+
 local function add_generated(tree, head, s, p, body, value, v, side, first)
   local a, b, c, d = byte(s, p + 12, p + 15)
   generated(tree, F.name, head.name)
-  generated(tree, F.dialect, head.dialect)
-  generated(tree, F.response, head.response)
-  if not head.flexible then
-    generated(tree, F.framing_length, 0)
+  if first or head.dialect ~= dialect_shown then
+    dialect_shown = head.dialect
+    generated(tree, F.dialect, dialect_shown)
+  end
+  if head.response then
+    generated(tree, F.response, true)
   end
   generated(tree, F.value_length, value)
   generated(tree, F.opaque_swapped, u32(d, c, b, a))
@@ -119,9 +126,9 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
   local at, size = o + HEADER + head.extras, head.key
   if size > 0 then
     if v.collections and head.document then
-      add_key(item, tvb, at, size, byte(s, at + 1), 1)
+      add_key(item, tvb, s, at, size, byte(s, at + 1), 1)
     else
-      add_key(item, tvb, at, size, nil, 0)
+      add_key(item, tvb, s, at, size, nil, 0)
     end
   end
   local value = body - head.extras - size
@@ -140,7 +147,7 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
 end
 
 -- Everything about the frame at offset o of a tvb, of which `have` bytes are there, on a connection that was like v.
--- `first`: no other of its tvb comes before it; `sound`: that is known already.
+-- `first`: no other of its packet comes before it; `sound`: that is known already.
 function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound)
   if head.plain and (sound or is_sound(head, v.collections, s, o + 1, body, have)) then
     local recipe = head.recipe
@@ -168,7 +175,7 @@ function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound)
     ADD(item, F.extras, RANGE(tvb, o + R.extras_at, R.extras))
   end
   if R.key > 0 and R.key == head.key and R.key_at + R.key <= have then
-    add_key(item, tvb, o + R.key_at, R.key, R.collection, R.collection_size)
+    add_key(item, tvb, s, o + R.key_at, R.key, R.collection, R.collection_size)
   end
   for i = 1, R.flaws do
     local defect = R.defects[i]

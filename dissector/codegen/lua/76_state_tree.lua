@@ -5,7 +5,7 @@ local show_state, hand_over
 
 do
 local couchbase_dissector
-local marker_shown, window_shown -- of the tvb in hand
+local marker_shown, window_shown -- of the packet in hand
 
 local new_uint64 = UInt64.new
 
@@ -24,8 +24,8 @@ local function show_links(item, linked)
   end
 end
 
--- What is remembered of frame n, on a connection that was like v. What is the same for several frames of a tvb is shown
--- with the first of them: filters find packets, and every line takes its time. `fresh`: a tvb begins.
+-- What is remembered of frame n, on a connection that was like v. What is the same for several frames of a packet is
+-- shown with the first of them: filters find packets, and every line takes its time. `fresh`: a packet begins.
 function show_state(item, v, n, fresh)
   if fresh then
     marker_shown, window_shown = nil, nil

@@ -12,6 +12,7 @@ local forgetful -- the packet from which on frames are not remembered
 -- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
 local packet_offset, packet_c, packet_side, packet_lane, packet_wanted, packet_blind, packet_seen
 local packet_plain -- whether nothing but an odd frame calls for a closer look
+local packet_shown, packet_told = false, false -- whether a frame of it is in the tree, and one with what came before
 local packet_number = NO_RANGE
 -- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
 -- packets in the same order, is the first as to what came before.
@@ -69,6 +70,7 @@ function take_packet(number, offset, pinfo, tree)
   end
   packet_number, packet_offset, packet_c, packet_side, packet_lane = number, offset, c, side, c.lanes[side]
   packet_wanted, packet_blind, packet_seen, info_packet = wanted, blind, visited, nil
+  packet_shown, packet_told = false, false
   if blind then
     blind_pass = true
   elseif blind_pass and visited and number > followed then

@@ -66,7 +66,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
     end
     plainly = packet_plain and o and not late and tracked + length < kept_limit
   end
-  local count, run, asked, first, guarded, fresh = times, 0, false, nil, wanted, true
+  local count, run, asked, first, guarded = times, 0, false, nil, wanted
   local known = visited and v.heads or c.heads
   local synced = o ~= nil
   if times > 0 then
@@ -182,10 +182,11 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
       end
       if wanted or head.refused or (n and verdicts[n]) then
         guarded = true
-        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, count == 0, quick)
+        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, not packet_shown, quick)
+        packet_shown = true
         if n and checks then
-          show_state(item, v, n, fresh)
-          fresh = false
+          show_state(item, v, n, not packet_told)
+          packet_told = true
         end
       end
       if (beside or not head.upr) and hand_over(RANGE(tvb, o, have), pinfo, tree, wanted) then
