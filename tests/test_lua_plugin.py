@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
@@ -127,3 +129,13 @@ def test_install_and_uninstall(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["lua", "--uninstall", *places]) == 0
     assert "nothing to remove" in capsys.readouterr().out
     assert main(["lua", "--profile"]) == 2
+
+
+def test_the_message_in_the_readme_is_what_tshark_prints() -> None:
+    page = (ROOT / "lua" / "README.md").read_text()
+    command, _, rest = page.partition("## A message\n\n")[2].partition("\n\n")
+    shown = textwrap.dedent(rest.partition("\n\n")[0])
+    words = shlex.split(command)
+    assert words[:5] == ["$", "tshark", "-X", "lua_script:lua/upr.lua", "-r"]
+    printed = tshark(ROOT / words[5], *words[6:])
+    assert printed[printed.index("Couchbase UPR") :].startswith(shown + "\n")
