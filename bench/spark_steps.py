@@ -1,5 +1,5 @@
-"""The Spark side of ``bench/spark.py``: one process with one session, warmed up, that runs every step and says what it
-cost. Reads what to do as JSON from its argument, and prints what it measured as JSON.
+"""The Spark side of ``bench/spark.py``: one process with one session, warmed up, that runs the steps of a job and says
+what they cost. Reads what to do as JSON from its argument, and prints what it measured as JSON.
 
 Must not know what the steps are compared with. CPU time is that of the driver, its JVM, and all Python workers.
 """
@@ -79,24 +79,29 @@ class Steps:
         with self.step(STEPS[title.split(maxsplit=1)[0]]):
             yield
 
-    def run(self, sources: list[str], more: str, number: str) -> dict[str, Any]:
-        """Do everything once over captures; return what was found."""
-        spark, folder = self.spark, self._folder / number
-        archive = folder / "archive"
+    def read(self, sources: list[str], _more: str, number: str) -> dict[str, Any]:
+        """Read captures through the data source; return what was found."""
+        folder = self._folder / number
         shutil.rmtree(folder, ignore_errors=True)
-        rows = spark.read.format("upr").load(sources)
+        rows = self.spark.read.format("upr").load(sources)
         with self.step("source, no sink"):
             rows.write.format("noop").mode("overwrite").save()
         with self.step("source, Parquet"):
             rows.write.parquet(store.uri(folder / "source"), compression="zstd")
-        chosen = spark.read.format("upr").option("columns", self._columns).load(sources)
+        chosen = self.spark.read.format("upr").option("columns", self._columns).load(sources)
         with self.step("source, fields"):
             chosen.write.parquet(store.uri(folder / "fields"), compression="zstd")
+        return {name: self._counted(folder / name) for name in ("source", "fields")}
+
+    def archive(self, sources: list[str], more: str, number: str) -> dict[str, Any]:
+        """Bring an archive up to date, twice; return what was found."""
+        spark, folder = self.spark, self._folder / number
+        archive = folder / "archive"
+        shutil.rmtree(folder, ignore_errors=True)
         watching.step = self._job_step
         job.run(spark, archive, sources)
         prefix = self.prefix
-        places = {"source": folder / "source", "fields": folder / "fields", "archive": archive / "frames"}
-        found: dict[str, Any] = {name: self._counted(place) for name, place in places.items()}
+        found: dict[str, Any] = {"archive": self._counted(archive / "frames")}
         found["rules"] = self._rules(archive)
         found["parquet"] = sum(path.stat().st_size for path in (archive / "frames").rglob("*.parquet"))
         rings = ringwise.rings_below(archive)
@@ -169,12 +174,13 @@ def main() -> None:
     words: dict[str, Any] = json.loads(sys.argv[1])
 
     def run(steps: Steps) -> dict[str, Any]:
+        job = {"read": steps.read, "archive": steps.archive}[words["job"]]
         steps.prefix = f"{SMALL}, "
-        small = steps.run(words["small"], words["broken"], SMALL)
+        small = job(words["small"], words["broken"], SMALL)
         steps.prefix = f"{WARM_UP}, "
-        steps.run(words["warm"], words["broken"], WARM_UP)
+        job(words["warm"], words["broken"], WARM_UP)
         steps.prefix = ""
-        every = [steps.run(words["sources"], words["more"], f"round{number}") for number in range(words["rounds"])]
+        every = [job(words["sources"], words["more"], f"round{number}") for number in range(words["rounds"])]
         if any(each != every[0] for each in every):
             raise SystemExit("the rounds did not find the same")
         return {"small": small, **every[0]}
