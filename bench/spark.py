@@ -35,7 +35,7 @@ _HERE = Path(__file__).parent
 _SMALL_FRAMES = 2000
 #: So many frames of each of two captures go through every step first: the JVM compiles what is called often, and that
 #: is part of starting. At most as many as a file has.
-_WARM_FRAMES = 100_000
+_WARM_FRAMES = 400_000
 
 
 @dataclass(frozen=True, slots=True)

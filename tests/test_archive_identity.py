@@ -146,7 +146,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     assert sums["no set-up"]["sum(undecided)"] > 40
     assert sums["shared opaque"]["sum(undecided)"] > 10
     made: dict[str, list[Finding]] = {case.name: [] for case in CASES}
-    for finding in identity.findings(frames, named, roots.where("violated > 0")):
+    for finding in identity.findings(shown, roots.where("violated > 0")):
         number = Path(finding.guilty.capture).parent.name
         made[CASES[int(number)].name].append(finding)
     assert not shown.where("branch is not null").select(*VERSION).where("by_seqno is null").head(1)

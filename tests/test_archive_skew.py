@@ -73,11 +73,32 @@ def exchanges(plan: Any) -> Iterator[Any]:
         yield from exchanges(children.apply(number))
 
 
-def test_a_hot_vbucket_is_summed_up_before_it_is_sent_around(spark: SparkSession, frames: DataFrame) -> None:
-    named = spark.createDataFrame(
-        [(f"r{number % 7}", f"c{number}", "hot") for number in range(CONNECTIONS)],
-        "ring string, connection string, bucket string",
-    )
+@pytest.fixture
+def named(spark: SparkSession) -> DataFrame:
+    """The connections."""
+    rows = [(f"r{number % 7}", f"c{number}", "hot") for number in range(CONNECTIONS)]
+    return spark.createDataFrame(rows, "ring string, connection string, bucket string")
+
+
+def test_frames_stay_where_they_are_while_they_get_their_branch(
+    frames: DataFrame, named: DataFrame, tmp_path: Path
+) -> None:
+    spark, threshold = frames.sparkSession, "spark.sql.autoBroadcastJoinThreshold"
+    small = named.hint("broadcast")
+    usual = spark.conf.get(threshold)
+    try:
+        spark.conf.set(threshold, "25k")  # less than the frames have, more than the answers to stream requests
+        plain, noted = versions(frames, small), versions(frames, small, str(tmp_path / "told"))
+        plans = [rows._jdf.queryExecution().sparkPlan().toString() for rows in (plain, noted)]
+        assert ["SortMergeJoin" in plan for plan in plans] == [True, False]
+        one, other = (rows.groupBy("branch", "bucket").count().orderBy("branch").collect() for rows in (plain, noted))
+    finally:
+        spark.conf.set(threshold, usual)
+    assert one == other
+    assert any(row["branch"] is not None for row in one)
+
+
+def test_a_hot_vbucket_is_summed_up_before_it_is_sent_around(frames: DataFrame, named: DataFrame) -> None:
     shown = versions(frames, named).where("branch is not null")
     counted = identity.compared(placed(shown, None))
     roots = identity.roots(counted)
@@ -93,7 +114,7 @@ def test_a_hot_vbucket_is_summed_up_before_it_is_sent_around(spark: SparkSession
     assert CONNECTIONS * seqnos > 30_000
     assert all(seqnos <= count <= 8 * seqnos for count in by_seqno), sent
     # The proof: of thousands of observations that are alike, the earliest one.
-    (finding,) = identity.findings(frames, named, roots.where("violated > 0"))
+    (finding,) = identity.findings(shown, roots.where("violated > 0"))
     assert finding.sentence.endswith("another CAS")
     assert finding.connection == f"c{GUILTY}"
     assert [frame.role for frame in finding.frames] == ["guilty", "other"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING
 
 from analysis.archive import identity, spans, store, summing
@@ -47,9 +49,15 @@ def compare(spark: SparkSession, archive: Path, folder: Path, move: Move) -> Non
     Where no ring has stayed everything is due, and nothing is read of what was there before.
     """
     frames, connections = (store.read(spark, archive, table) for table in (FRAMES, CONNECTIONS))
+    numbers = count()
+
+    @cache
+    def shown_by(rings: frozenset[str]) -> DataFrame:
+        place = store.uri(folder / f"_told{next(numbers)}")
+        return versions(spans.of_rings(frames, rings), spans.of_rings(connections, rings), place)
 
     def shown(rings: Collection[str]) -> DataFrame:
-        return versions(spans.of_rings(frames, rings), spans.of_rings(connections, rings))
+        return shown_by(frozenset(rings))
 
     store.write(spans.spans(shown(move.came)), folder, SPANS)
     now = store.read(spark, folder, SPANS)
@@ -65,7 +73,7 @@ def compare(spark: SparkSession, archive: Path, folder: Path, move: Move) -> Non
     if tally.violated:
         broken = roots.where("violated > 0").orderBy("bucket", "vbucket", "branch").limit(MAX_FINDINGS).cache()
         rings = spans.rings(now, spans.points(broken))
-        found = identity.findings(spans.of_rings(frames, rings), spans.of_rings(connections, rings), broken)
+        found = identity.findings(shown(rings), broken)
         tally.unlisted = tally.violated - broken.selectExpr("sum(violated)").collect()[0][0]
         broken.unpersist()
     parts = Parts(folder, ACROSS, folder.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from analysis.archive.versions import ATTRIBUTES, IDENTITY, PLACE, VERSION, versions
+from analysis.archive.versions import ATTRIBUTES, IDENTITY, PLACE, VERSION
 from analysis.findings import Finding, FrameRef, finding_id
 from analysis.rules.cross import RULES
 
@@ -70,9 +70,9 @@ def roots(compared: DataFrame) -> DataFrame:
     return compared.sparkSession.sql(_ROOTS, compared=compared)
 
 
-def findings(frames: DataFrame, connections: DataFrame, broken: DataFrame) -> list[Finding]:
+def findings(versions: DataFrame, broken: DataFrame) -> list[Finding]:
     """Return a finding for each broken branch; ``broken`` are rows of :func:`roots`, as many as are wanted."""
-    shown = frames.sparkSession.sql(_PROOF, versions=versions(frames, connections), roots=broken)
+    shown = versions.sparkSession.sql(_PROOF, versions=versions, roots=broken)
     seen: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in shown.collect():
         found = row.asDict() | row["place"].asDict()

@@ -90,9 +90,21 @@ where f.name in {_DOCUMENTS!r} and not f.response and f.missing = 0 and f.by_seq
 """  # noqa: S608 - names of this program
 
 
-def versions(frames: DataFrame, connections: DataFrame) -> DataFrame:
-    """Return the versions that frames show."""
+def versions(frames: DataFrame, connections: DataFrame, place: str | None = None) -> DataFrame:
+    """Return the versions that frames show.
+
+    ``place`` is where it notes what few messages tell about many. Spark then knows how little that is, and brings it to
+    the frames; else it learns so too late, and may have shuffled all frames by then.
+    """
     spark = frames.sparkSession
     shared = spark.sql(_SHARED, frames=frames)
     logs, opens = spark.sql(_LOGS, frames=frames, shared=shared), spark.sql(_OPENS, frames=frames)
+    if place is not None:
+        logs, opens = _noted(logs, f"{place}/logs"), _noted(opens, f"{place}/opens")
     return spark.sql(_SHOWN, frames=frames, connections=connections, logs=logs, opens=opens)
+
+
+def _noted(rows: DataFrame, place: str) -> DataFrame:
+    """Write rows, and return them as they were written."""
+    rows.write.parquet(place, compression="zstd")
+    return rows.sparkSession.read.schema(rows.schema).parquet(place)
