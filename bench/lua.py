@@ -41,11 +41,11 @@ CONTENDERS: tuple[tuple[str, tuple[str, ...], str, float], ...] = (
 
 
 def cpu_seconds(command: list[str]) -> float:
-    """Run a command and return its user CPU time."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    """Run a command and return its CPU time, user's and system's."""
+    before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     environment = {**os.environ, "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=environment)
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
 
 
 def count(capture: Path, field: str, *arguments: str) -> int:

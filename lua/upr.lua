@@ -2403,9 +2403,9 @@ function forget(n)
   verdicts[n], snapshots[n], previous_seqnos[n], outstandings[n], links[n] = nil, nil, nil, nil, nil
 end
 
--- Wireshark's objects live as long as a packet: thousands die before a collection pays. Where little is in use, Lua
--- would collect all the time, so it may leave about so many kilobytes lying around.
-local garbage = 98304
+-- Wireshark's objects live as long as a packet: thousands die before a collection pays. So Lua may leave as much lying
+-- around as is in use, but at least `garbage` and at most MOST_GARBAGE, or that, kilobytes.
+local garbage, MOST_GARBAGE = 98304, 131072
 local used_before, alive = 0, nil
 
 -- Called now and then: where less is in use than the last time, a collection has come to its end.
@@ -2413,15 +2413,16 @@ function pace_collector()
   local used = max(collectgarbage("count"), 1)
   if not alive or used < used_before then
     alive = used
-    pcall(collectgarbage, "setpause", floor(max(200, min(1000, 100 + 100 * garbage / alive))))
+    local percent = floor(min(1000, 100 + 100 * max(garbage, min(alive, MOST_GARBAGE)) / alive))
+    pcall(collectgarbage, "setpause", percent)
+    pcall(collectgarbage, "setmajorinc", percent) -- Lua 5.2 frees Wireshark's objects in its major collections alone
   end
   used_before = used
 end
 
 -- tshark prints every field: dozens of objects per message, and all are dead by the next packet. Lua 5.2 has a collector
--- for that, with which it takes two thirds of the time, and somewhat less again where fewer lie around: those that are
--- still in the processor's cache are quickly thrown away. Later versions need it less, for with them tshark makes only
--- the fields that were asked for.
+-- for that, with which it takes two thirds of the time. Later versions need it less, for with them tshark makes only the
+-- fields that were asked for.
 function expect_short_lives()
   if _VERSION == "Lua 5.2" and pcall(collectgarbage, "generational") then
     garbage, alive = 8192, nil
@@ -3411,7 +3412,7 @@ end
 ---------------------------------------------------------------- parts of a frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_values, json_wanted, ADD, RANGE, generated, add_part, add_flags, add_document, add_value
+local show_values, json_wanted, ADD, RANGE, generated, object_of, add_part, add_flags, add_document, add_value
 
 do
 -- Methods of Wireshark's objects are looked up once: that takes as long as many of the calls themselves.
@@ -3420,6 +3421,22 @@ do
 
 show_values, json_wanted = true, false -- preferences
 local json_dissector
+
+-- Wireshark takes 64-bit numbers as objects only. Seqnos come again: as the one before the next, in other vbuckets, as
+-- ends of snapshots. So the last object of each slot is kept. For whole numbers below 2^53.
+local SLOTS = 4096
+local new_uint64 = UInt64.new
+local slot_numbers, slot_objects = {}, {}
+
+function object_of(number)
+  local slot = number % SLOTS
+  if slot_numbers[slot] == number then
+    return slot_objects[slot]
+  end
+  local object = new_uint64(number % WORD, floor(number / WORD))
+  slot_numbers[slot], slot_objects[slot] = number, object
+  return object
+end
 
 -- Names of the set bits of a number.
 local function flag_names(flags, value)
@@ -3653,10 +3670,13 @@ end
 ---------------------------------------------------------------- one frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_keys, show
+local show_keys, exact, show
 
 do
 show_keys = true -- a preference
+-- Whether somebody sees where fields are in the packet. Every place is an object, and they are a third of what a frame
+-- takes; only Wireshark's window shows them, and the forms of tshark that print bytes (the preference `places`).
+exact = false
 local DATATYPE = { name = "datatype", size = 1, flags = "datatype" }
 
 -- Nothing is set where it is 0, and its bits are not worth their lines.
@@ -3702,8 +3722,14 @@ end
 -- A key at offset `at`, whose first bytes are its collection's id where there is one. Its bytes are shown where the text
 -- does not tell them.
 local function add_key(tree, tvb, s, at, size, collection, collection_size)
+  local text = show_keys and not collection and sub(s, at + 1, at + size)
+  local told = text and not find(text, "[^ -~]")
+  if told and not exact then
+    ADD(tree, F.key, text)
+    return
+  end
   local range = RANGE(tvb, at, size)
-  if collection or not show_keys or find(sub(s, at + 1, at + size), "[^ -~]") then
+  if not told then
     ADD(tree, F.key_bytes, range)
   end
   if collection then
@@ -3764,8 +3790,7 @@ local function recipe_of(head)
   return head.recipe
 end
 
-local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
-  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), head.title)
+local function add_in_place(item, tvb, o, head, recipe)
   ADD(item, F.magic, RANGE(tvb, o, 1))
   ADD(item, F.opcode, RANGE(tvb, o + 1, 1))
   ADD(item, F.key_length, RANGE(tvb, o + 2, 2))
@@ -3774,6 +3799,48 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
   ADD(item, head.status and F.status or F.vbucket, RANGE(tvb, o + 6, 2))
   for i = 1, #recipe, 3 do
     ADD(item, recipe[i], RANGE(tvb, o + recipe[i + 1], recipe[i + 2]))
+  end
+end
+
+-- The same without places, where a number is not an object anyway.
+local function add_numbers(item, tvb, o, head, recipe, s)
+  local add = ADD
+  add(item, F.magic, head.magic)
+  add(item, F.opcode, head.opcode)
+  add(item, F.key_length, head.key)
+  add(item, F.extras_length, head.extras)
+  if head.datatype == 0 then
+    add(item, F.datatype, 0)
+  else
+    add_datatype(item, tvb, o + 5, head)
+  end
+  add(item, head.status and F.status or F.vbucket, head.number)
+  for i = 1, #recipe, 3 do
+    local at, size = o + recipe[i + 1], recipe[i + 2]
+    if size == 4 then
+      add(item, recipe[i], u32(byte(s, at + 1, at + 4)))
+    elseif size == 1 then
+      add(item, recipe[i], byte(s, at + 1))
+    elseif size == 2 then
+      local high, low = byte(s, at + 1, at + 2)
+      add(item, recipe[i], high * 256 + low)
+    else
+      local a, b, c, d, e, f, g, h = byte(s, at + 1, at + 8)
+      if a + b > 0 then
+        add(item, recipe[i], RANGE(tvb, at, size)) -- a CAS, mostly: too large, and never the same again
+      else
+        add(item, recipe[i], object_of(u32(c, d, e, f) * 65536 + g * 256 + h))
+      end
+    end
+  end
+end
+
+local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), head.title)
+  if exact then
+    add_in_place(item, tvb, o, head, recipe)
+  else
+    add_numbers(item, tvb, o, head, recipe, s)
   end
   local at, size = o + HEADER + head.extras, head.key
   if size > 0 then
@@ -3858,13 +3925,6 @@ do
 local couchbase_dissector
 local marker_shown, window_shown -- of the packet in hand
 
-local new_uint64 = UInt64.new
-
--- Wireshark takes 64-bit numbers as objects only.
-local function object_of(value)
-  return new_uint64(value % WORD, floor(value / WORD))
-end
-
 local function show_links(item, linked)
   if linked.response_in then
     generated(item, F.response_in, linked.response_in)
@@ -3889,12 +3949,9 @@ function show_state(item, v, n, fresh)
       generated(item, F.stream, request)
     end
     if marker.stop then
-      if not marker.start_object then
-        marker.start_object, marker.stop_object = object_of(marker.start), object_of(marker.stop)
-      end
       generated(item, F.snapshot, marker.number)
-      generated(item, F.snapshot_start, marker.start_object)
-      generated(item, F.snapshot_end, marker.stop_object)
+      generated(item, F.snapshot_start, object_of(marker.start))
+      generated(item, F.snapshot_end, object_of(marker.stop))
     end
   end
   local previous = previous_seqnos[n]
@@ -3957,6 +4014,9 @@ upr.prefs.json = Pref.enum(
   "Show JSON as a tree", 0,
   "Beside the text: auto does it in Wireshark, and where a filter asks for it; tshark prints every packet, which takes long",
   { { 0, "auto", 0 }, { 1, "always", 1 }, { 2, "never", 2 } }, false
+)
+upr.prefs.places = Pref.bool(
+  "Places in tshark", false, "Tell where in the packet numbers are in tshark, too: for -T pdml and -x, which print bytes; takes time"
 )
 upr.prefs.kept = Pref.uint(
   "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"
@@ -4069,8 +4129,6 @@ end
 
 local checks, beside, json_shown = true, false, 0
 local self_dissector, json_proto, in_window
-local json_asked = false -- somebody filters by a field of JSON
-local pass_wanted -- whether anybody asks for fields on the first pass
 local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
 -- Ordinals of the first frames of tvbs, and where these are, in one number: by packet, for one of its tvbs and for the
 -- one that was put together, which are nearly all there are. Others have negative keys.
@@ -4081,16 +4139,24 @@ local packet_offset, packet_c, packet_side, packet_lane, packet_wanted, packet_b
 local packet_plain -- whether nothing but an odd frame calls for a closer look
 local packet_shown, packet_told = false, false -- whether a frame of it is in the tree, and one with what came before
 local packet_number = NO_RANGE
--- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
--- packets in the same order, is the first as to what came before.
-local blind_pass, followed = false, 0
 
-local take_packet, keep_ordinal, ordinal_of, PLACES
+local forget_packets, take_packet, keep_ordinal, ordinal_of, PLACES
 
 do
 PLACES = 262144 -- so many offsets a packet has
 local REFERENCED, MARK, VISITED, SRC_PORT -- looked up once
 local unpaced = 0 -- packets since the collector was looked after
+local json_asked = false -- somebody filters by a field of JSON
+local pass_wanted -- whether anybody asks for fields on the first pass
+-- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
+-- packets in the same order, is the first as to what came before.
+local blind_pass, followed = false, 0
+
+-- A capture begins.
+function forget_packets()
+  places, ordinals, joined, forgetful, packet_number = {}, {}, {}, nil, NO_RANGE
+  blind_pass, followed, json_asked, pass_wanted = false, 0, false, nil
+end
 
 local function marked(tree, field, value)
   local item = ADD(tree, field, value)
@@ -4150,7 +4216,10 @@ function take_packet(number, offset, pinfo, tree)
       expect_short_lives = nil
     end
     -- A tree that is seen is one packet in Wireshark, and all of them in tshark.
-    json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and tree.visible)
+    if in_window then
+      exact = tree.visible
+    end
+    json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and exact)
   end
 end
 
@@ -4458,10 +4527,9 @@ local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
 
 local function reset()
   connections, connection_list = {}, {}
-  places, ordinals, joined, verdicts, snapshots = {}, {}, {}, {}, {}
-  previous_seqnos, outstandings, links = {}, {}, {}
-  tracked, keys_kept, info_packet, forgetful, packet_number = 0, 0, nil, nil, NO_RANGE
-  blind_pass, followed, json_asked, pass_wanted = false, 0, false, nil
+  verdicts, snapshots, previous_seqnos, outstandings, links = {}, {}, {}, {}, {}
+  tracked, keys_kept, info_packet = 0, 0, nil
+  forget_packets()
 end
 
 local taken_ports = ""
@@ -4472,7 +4540,7 @@ local function apply_preferences()
   checks, inspect = prefs.checks, prefs.inspect
   beside = prefs.where == 3
   body_limit, kept_limit, json_shown = prefs.limit, prefs.kept, prefs.json
-  show_keys, show_values = prefs.keys, prefs.values
+  show_keys, show_values, exact = prefs.keys, prefs.values, prefs.places
   local ports = prefs.where == 1 and "" or tostring(prefs.ports)
   if ports ~= taken_ports then
     local port_table = DissectorTable.get("tcp.port")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import struct
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
-from lua_support import ROOT, can_be_merged, merge, packets_of, tshark
+from lua_support import ROOT, can_be_merged, merge, messages, packets_of, tshark
 
 import analysis
 from analysis.codegen.lua_rules import CHECKED
@@ -19,7 +20,7 @@ from dissector.cli import main
 from dissector.codegen.lua_fields import OF_FRAME, OF_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 pytestmark = pytest.mark.tool("tshark")
@@ -32,6 +33,8 @@ TEXTS = {"key", "text", "document", "xattr.name", "xattr.value", "record.key"}
 GENERATED = [f"upr.{field.name}" for field in (*OF_FRAME, *OF_STATE) if field.name not in LATER | TEXTS]
 PASSES = {"without fields": ("-2",), "with fields": ("-2", "-R", "tcp")}
 BUILT_IN = ["couchbase.magic", "couchbase.opcode", "couchbase.extras.by_seqno", "couchbase.vbucket", "couchbase.status"]
+PLACES = ("-o", "upr.places:TRUE")
+NUMBERS = {f"upr.{name}" for name in ("magic", "opcode", "vbucket", "body_length", "opaque", "by_seqno", "nmeta", "nru")}
 OURS = ["upr.opcode", "upr.by_seqno", "upr.key", "upr.stream", "upr.outstanding", "upr.name"]
 
 
@@ -136,6 +139,28 @@ def test_beside_both_say_what_they_say_alone(library: Path) -> None:
     wanted = "couchbase.opcode == 0x57"  # nobody asks for a field of the plugin's
     beside = fields_of(library, ["frame.len"], "-o", "upr.where:beside", "-Y", wanted)
     assert beside == fields_of(library, ["frame.len"], "-Y", wanted, plugin=False)
+
+
+def places(capture: Path, *arguments: str) -> Iterator[tuple[str, str, int, str]]:
+    """Yield of every number of every message its name, what is shown, and its size and bytes in the packet."""
+    text = tshark(capture, "-T", "pdml", *arguments)
+    for packet in ElementTree.fromstring(text):  # noqa: S314 - made by tshark, here
+        for message in packet.iterfind("proto[@name='upr']"):
+            for field in message.iterfind("field"):
+                if field.get("name") in NUMBERS:
+                    yield field.get("name", ""), field.get("show", ""), int(field.get("size", 0)), field.get("value", "")
+
+
+@pytest.mark.parametrize("name", ["basic", "collections", "early-upr"])
+def test_places_of_numbers_are_told_where_asked_for(name: str) -> None:
+    capture = ROOT / "captures" / "clean" / f"{name}.pcapng"
+    usual, asked = list(places(capture)), list(places(capture, *PLACES))
+    assert [each[:2] for each in usual] == [each[:2] for each in asked]
+    assert {size for _, _, size, _ in asked} == {1, 2, 4, 8}
+    assert all(int(show, 0) == int(value, 16) for _, show, _, value in asked)
+    assert any(not size for _, _, size, _ in usual)
+    assert all(not size or (size, value) == other[2:] for (_, _, size, value), other in zip(usual, asked, strict=True))
+    assert messages(capture) == messages(capture, *PLACES)
 
 
 def ends(packet: bytes) -> tuple[bytes, bytes, int, int, bytes]:

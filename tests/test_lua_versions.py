@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,11 @@ def frames(name: str) -> list[tuple[bool, bytes]]:
     return found
 
 
-def start(version: str) -> Any:
+def start(version: str, *, window: bool = False) -> Any:
     runtime = importlib.import_module(f"lupa.{version}").LuaRuntime(encoding=None, unpack_returned_tuples=True)
     runtime.execute(STUB.read_bytes())
+    if window:
+        runtime.execute(b"function gui_enabled() return true end")
     runtime.execute(PLUGIN.read_bytes())
     runtime.execute(b"PROTO.init()")
     return runtime
@@ -61,6 +64,32 @@ def test_every_version_says_the_same(name: str) -> None:
     for version in VERSIONS[1:]:
         for one, other in zip(first, said(version, conversation), strict=True):
             assert one == other, version
+
+
+def value_of(name: bytes, value: bytes) -> object:
+    """Return what a line of the log says, which has bytes where a field has a place."""
+    if name == b"upr.key":
+        return value if re.fullmatch(rb"([0-9a-f]{2})+", value) else value.hex().encode()
+    if b"." in value:
+        return float(value)
+    return float(int(value, 16)) if re.fullmatch(rb"([0-9a-f]{2}){1,8}", value) else value
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_in_the_window_every_number_has_its_place(version: str) -> None:
+    told: list[list[tuple[bytes, bytes]]] = []
+    for window in (False, True):
+        run = start(version, window=window).globals()[b"RUN"]
+        texts = [run(data, at, forward, False)[0] for at, (forward, data) in enumerate(frames("clean/basic.pcapng"), 1)]
+        pairs = (line.split(b"=", 1) for text in texts for line in text.splitlines() if line.startswith(b"upr."))
+        told.append([(name, value) for name, value in pairs])
+    terminal, window_ = told
+    assert [(name, value_of(name, value)) for name, value in terminal] == [
+        (name, value_of(name, value)) for name, value in window_
+    ]
+    for name in (b"upr.magic", b"upr.body_length", b"upr.nru", b"upr.opaque", b"upr.by_seqno"):
+        assert all(b"." not in value for each, value in window_ if each == name)
+        assert any(b"." in value for each, value in terminal if each == name)
 
 
 def state_of(text: bytes) -> list[bytes]:

@@ -36,9 +36,9 @@ function forget(n)
   verdicts[n], snapshots[n], previous_seqnos[n], outstandings[n], links[n] = nil, nil, nil, nil, nil
 end
 
--- Wireshark's objects live as long as a packet: thousands die before a collection pays. Where little is in use, Lua
--- would collect all the time, so it may leave about so many kilobytes lying around.
-local garbage = 98304
+-- Wireshark's objects live as long as a packet: thousands die before a collection pays. So Lua may leave as much lying
+-- around as is in use, but at least `garbage` and at most MOST_GARBAGE, or that, kilobytes.
+local garbage, MOST_GARBAGE = 98304, 131072
 local used_before, alive = 0, nil
 
 -- Called now and then: where less is in use than the last time, a collection has come to its end.
@@ -46,15 +46,16 @@ function pace_collector()
   local used = max(collectgarbage("count"), 1)
   if not alive or used < used_before then
     alive = used
-    pcall(collectgarbage, "setpause", floor(max(200, min(1000, 100 + 100 * garbage / alive))))
+    local percent = floor(min(1000, 100 + 100 * max(garbage, min(alive, MOST_GARBAGE)) / alive))
+    pcall(collectgarbage, "setpause", percent)
+    pcall(collectgarbage, "setmajorinc", percent) -- Lua 5.2 frees Wireshark's objects in its major collections alone
   end
   used_before = used
 end
 
 -- tshark prints every field: dozens of objects per message, and all are dead by the next packet. Lua 5.2 has a collector
--- for that, with which it takes two thirds of the time, and somewhat less again where fewer lie around: those that are
--- still in the processor's cache are quickly thrown away. Later versions need it less, for with them tshark makes only
--- the fields that were asked for.
+-- for that, with which it takes two thirds of the time. Later versions need it less, for with them tshark makes only the
+-- fields that were asked for.
 function expect_short_lives()
   if _VERSION == "Lua 5.2" and pcall(collectgarbage, "generational") then
     garbage, alive = 8192, nil

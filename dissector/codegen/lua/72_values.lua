@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- parts of a frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_values, json_wanted, ADD, RANGE, generated, add_part, add_flags, add_document, add_value
+local show_values, json_wanted, ADD, RANGE, generated, object_of, add_part, add_flags, add_document, add_value
 
 do
 -- Methods of Wireshark's objects are looked up once: that takes as long as many of the calls themselves.
@@ -10,6 +10,22 @@ do
 
 show_values, json_wanted = true, false -- preferences
 local json_dissector
+
+-- Wireshark takes 64-bit numbers as objects only. Seqnos come again: as the one before the next, in other vbuckets, as
+-- ends of snapshots. So the last object of each slot is kept. For whole numbers below 2^53.
+local SLOTS = 4096
+local new_uint64 = UInt64.new
+local slot_numbers, slot_objects = {}, {}
+
+function object_of(number)
+  local slot = number % SLOTS
+  if slot_numbers[slot] == number then
+    return slot_objects[slot]
+  end
+  local object = new_uint64(number % WORD, floor(number / WORD))
+  slot_numbers[slot], slot_objects[slot] = number, object
+  return object
+end
 
 -- Names of the set bits of a number.
 local function flag_names(flags, value)

@@ -1,10 +1,13 @@
 ---------------------------------------------------------------- one frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_keys, show
+local show_keys, exact, show
 
 do
 show_keys = true -- a preference
+-- Whether somebody sees where fields are in the packet. Every place is an object, and they are a third of what a frame
+-- takes; only Wireshark's window shows them, and the forms of tshark that print bytes (the preference `places`).
+exact = false
 local DATATYPE = { name = "datatype", size = 1, flags = "datatype" }
 
 -- Nothing is set where it is 0, and its bits are not worth their lines.
@@ -50,8 +53,14 @@ end
 -- A key at offset `at`, whose first bytes are its collection's id where there is one. Its bytes are shown where the text
 -- does not tell them.
 local function add_key(tree, tvb, s, at, size, collection, collection_size)
+  local text = show_keys and not collection and sub(s, at + 1, at + size)
+  local told = text and not find(text, "[^ -~]")
+  if told and not exact then
+    ADD(tree, F.key, text)
+    return
+  end
   local range = RANGE(tvb, at, size)
-  if collection or not show_keys or find(sub(s, at + 1, at + size), "[^ -~]") then
+  if not told then
     ADD(tree, F.key_bytes, range)
   end
   if collection then
@@ -112,8 +121,7 @@ local function recipe_of(head)
   return head.recipe
 end
 
-local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
-  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), head.title)
+local function add_in_place(item, tvb, o, head, recipe)
   ADD(item, F.magic, RANGE(tvb, o, 1))
   ADD(item, F.opcode, RANGE(tvb, o + 1, 1))
   ADD(item, F.key_length, RANGE(tvb, o + 2, 2))
@@ -122,6 +130,48 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
   ADD(item, head.status and F.status or F.vbucket, RANGE(tvb, o + 6, 2))
   for i = 1, #recipe, 3 do
     ADD(item, recipe[i], RANGE(tvb, o + recipe[i + 1], recipe[i + 2]))
+  end
+end
+
+-- The same without places, where a number is not an object anyway.
+local function add_numbers(item, tvb, o, head, recipe, s)
+  local add = ADD
+  add(item, F.magic, head.magic)
+  add(item, F.opcode, head.opcode)
+  add(item, F.key_length, head.key)
+  add(item, F.extras_length, head.extras)
+  if head.datatype == 0 then
+    add(item, F.datatype, 0)
+  else
+    add_datatype(item, tvb, o + 5, head)
+  end
+  add(item, head.status and F.status or F.vbucket, head.number)
+  for i = 1, #recipe, 3 do
+    local at, size = o + recipe[i + 1], recipe[i + 2]
+    if size == 4 then
+      add(item, recipe[i], u32(byte(s, at + 1, at + 4)))
+    elseif size == 1 then
+      add(item, recipe[i], byte(s, at + 1))
+    elseif size == 2 then
+      local high, low = byte(s, at + 1, at + 2)
+      add(item, recipe[i], high * 256 + low)
+    else
+      local a, b, c, d, e, f, g, h = byte(s, at + 1, at + 8)
+      if a + b > 0 then
+        add(item, recipe[i], RANGE(tvb, at, size)) -- a CAS, mostly: too large, and never the same again
+      else
+        add(item, recipe[i], object_of(u32(c, d, e, f) * 65536 + g * 256 + h))
+      end
+    end
+  end
+end
+
+local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), head.title)
+  if exact then
+    add_in_place(item, tvb, o, head, recipe)
+  else
+    add_numbers(item, tvb, o, head, recipe, s)
   end
   local at, size = o + HEADER + head.extras, head.key
   if size > 0 then

@@ -7,13 +7,6 @@ do
 local couchbase_dissector
 local marker_shown, window_shown -- of the packet in hand
 
-local new_uint64 = UInt64.new
-
--- Wireshark takes 64-bit numbers as objects only.
-local function object_of(value)
-  return new_uint64(value % WORD, floor(value / WORD))
-end
-
 local function show_links(item, linked)
   if linked.response_in then
     generated(item, F.response_in, linked.response_in)
@@ -38,12 +31,9 @@ function show_state(item, v, n, fresh)
       generated(item, F.stream, request)
     end
     if marker.stop then
-      if not marker.start_object then
-        marker.start_object, marker.stop_object = object_of(marker.start), object_of(marker.stop)
-      end
       generated(item, F.snapshot, marker.number)
-      generated(item, F.snapshot_start, marker.start_object)
-      generated(item, F.snapshot_end, marker.stop_object)
+      generated(item, F.snapshot_start, object_of(marker.start))
+      generated(item, F.snapshot_end, object_of(marker.stop))
     end
   end
   local previous = previous_seqnos[n]

@@ -19,6 +19,9 @@ upr.prefs.json = Pref.enum(
   "Beside the text: auto does it in Wireshark, and where a filter asks for it; tshark prints every packet, which takes long",
   { { 0, "auto", 0 }, { 1, "always", 1 }, { 2, "never", 2 } }, false
 )
+upr.prefs.places = Pref.bool(
+  "Places in tshark", false, "Tell where in the packet numbers are in tshark, too: for -T pdml and -x, which print bytes; takes time"
+)
 upr.prefs.kept = Pref.uint(
   "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"
 )

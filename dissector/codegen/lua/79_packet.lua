@@ -2,8 +2,6 @@
 
 local checks, beside, json_shown = true, false, 0
 local self_dissector, json_proto, in_window
-local json_asked = false -- somebody filters by a field of JSON
-local pass_wanted -- whether anybody asks for fields on the first pass
 local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
 -- Ordinals of the first frames of tvbs, and where these are, in one number: by packet, for one of its tvbs and for the
 -- one that was put together, which are nearly all there are. Others have negative keys.
@@ -14,16 +12,24 @@ local packet_offset, packet_c, packet_side, packet_lane, packet_wanted, packet_b
 local packet_plain -- whether nothing but an odd frame calls for a closer look
 local packet_shown, packet_told = false, false -- whether a frame of it is in the tree, and one with what came before
 local packet_number = NO_RANGE
--- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
--- packets in the same order, is the first as to what came before.
-local blind_pass, followed = false, 0
 
-local take_packet, keep_ordinal, ordinal_of, PLACES
+local forget_packets, take_packet, keep_ordinal, ordinal_of, PLACES
 
 do
 PLACES = 262144 -- so many offsets a packet has
 local REFERENCED, MARK, VISITED, SRC_PORT -- looked up once
 local unpaced = 0 -- packets since the collector was looked after
+local json_asked = false -- somebody filters by a field of JSON
+local pass_wanted -- whether anybody asks for fields on the first pass
+-- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
+-- packets in the same order, is the first as to what came before.
+local blind_pass, followed = false, 0
+
+-- A capture begins.
+function forget_packets()
+  places, ordinals, joined, forgetful, packet_number = {}, {}, {}, nil, NO_RANGE
+  blind_pass, followed, json_asked, pass_wanted = false, 0, false, nil
+end
 
 local function marked(tree, field, value)
   local item = ADD(tree, field, value)
@@ -83,7 +89,10 @@ function take_packet(number, offset, pinfo, tree)
       expect_short_lives = nil
     end
     -- A tree that is seen is one packet in Wireshark, and all of them in tshark.
-    json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and tree.visible)
+    if in_window then
+      exact = tree.visible
+    end
+    json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and exact)
   end
 end
 

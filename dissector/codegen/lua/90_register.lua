@@ -5,10 +5,9 @@ local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
 
 local function reset()
   connections, connection_list = {}, {}
-  places, ordinals, joined, verdicts, snapshots = {}, {}, {}, {}, {}
-  previous_seqnos, outstandings, links = {}, {}, {}
-  tracked, keys_kept, info_packet, forgetful, packet_number = 0, 0, nil, nil, NO_RANGE
-  blind_pass, followed, json_asked, pass_wanted = false, 0, false, nil
+  verdicts, snapshots, previous_seqnos, outstandings, links = {}, {}, {}, {}, {}
+  tracked, keys_kept, info_packet = 0, 0, nil
+  forget_packets()
 end
 
 local taken_ports = ""
@@ -19,7 +18,7 @@ local function apply_preferences()
   checks, inspect = prefs.checks, prefs.inspect
   beside = prefs.where == 3
   body_limit, kept_limit, json_shown = prefs.limit, prefs.kept, prefs.json
-  show_keys, show_values = prefs.keys, prefs.values
+  show_keys, show_values, exact = prefs.keys, prefs.values, prefs.places
   local ports = prefs.where == 1 and "" or tostring(prefs.ports)
   if ports ~= taken_ports then
     local port_table = DissectorTable.get("tcp.port")
