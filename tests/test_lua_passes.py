@@ -34,7 +34,9 @@ GENERATED = [f"upr.{field.name}" for field in (*OF_FRAME, *OF_STATE) if field.na
 PASSES = {"without fields": ("-2",), "with fields": ("-2", "-R", "tcp")}
 BUILT_IN = ["couchbase.magic", "couchbase.opcode", "couchbase.extras.by_seqno", "couchbase.vbucket", "couchbase.status"]
 PLACES = ("-o", "upr.places:TRUE")
-NUMBERS = {f"upr.{name}" for name in ("magic", "opcode", "vbucket", "body_length", "opaque", "by_seqno", "nmeta", "nru")}
+NUMBERS = {
+    f"upr.{name}" for name in ("magic", "opcode", "vbucket", "body_length", "opaque", "by_seqno", "nmeta", "nru")
+}
 OURS = ["upr.opcode", "upr.by_seqno", "upr.key", "upr.stream", "upr.outstanding", "upr.name"]
 
 
@@ -148,7 +150,12 @@ def places(capture: Path, *arguments: str) -> Iterator[tuple[str, str, int, str]
         for message in packet.iterfind("proto[@name='upr']"):
             for field in message.iterfind("field"):
                 if field.get("name") in NUMBERS:
-                    yield field.get("name", ""), field.get("show", ""), int(field.get("size", 0)), field.get("value", "")
+                    yield (
+                        field.get("name", ""),
+                        field.get("show", ""),
+                        int(field.get("size", 0)),
+                        field.get("value", ""),
+                    )
 
 
 @pytest.mark.parametrize("name", ["basic", "collections", "early-upr"])
