@@ -32,9 +32,9 @@ _SETTINGS = {
     **{f"spark.hadoop.parquet.enable.dictionary#{column}": "false" for column in sorted(DISTINCT)},
 }
 #: Frames come into the JVM as Arrow batches, of which it checks every bound of every value: a tenth of what the data
-#: source takes. The batches are made by pyarrow, whose offsets are right. Before the user's own options, which stay.
-_JAVA_OPTION = "-Darrow.enable_unsafe_memory_access=true"
-_JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
+#: source takes. The batches are made by pyarrow, whose offsets are right. Only where the driver's JVM does the work:
+#: the options of a cluster's executors are its administrator's.
+_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
 #: On one machine nobody else needs to reach Spark, and its name may not resolve.
 _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -65,10 +65,9 @@ def spark_session(
         use_java()
         builder = builder.master(master)
         settings |= spark_log.settings(settings, log_level)
-        for name in _JAVA_OPTIONS:
-            if name not in (conf or {}):
-                settings[name] = f"{settings.get(name, '')} {_JAVA_OPTION}".strip()
         if master.startswith("local"):
+            if spark_log.OPTIONS not in (conf or {}):
+                settings[spark_log.OPTIONS] = f"{settings.get(spark_log.OPTIONS, '')} {_UNCHECKED}".strip()
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             settings = {**_LOCAL_SETTINGS, **settings}

@@ -9,13 +9,13 @@ differ much, the machine was too busy to say.
 from __future__ import annotations
 
 import argparse
-import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from measure import Cost, run
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ROOT / "lua" / "upr.lua"
@@ -40,12 +40,12 @@ CONTENDERS: tuple[tuple[str, tuple[str, ...], str, float], ...] = (
 )
 
 
-def cpu_seconds(command: list[str]) -> float:
-    """Run a command and return its CPU time, user's and system's."""
-    before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    environment = {**os.environ, "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=environment)
-    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
+def cost_of(*arguments: str) -> Cost:
+    """Run tshark without anybody's settings or plugins, and return what it took."""
+    done = run(["env", "HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "tshark", *arguments], keep_output=False)
+    if done.status:
+        raise SystemExit(f"tshark {' '.join(arguments)}: exit status {done.status}: {done.complaint}")
+    return done.cost
 
 
 def count(capture: Path, field: str, *arguments: str) -> int:
@@ -69,20 +69,22 @@ def main() -> int:
         if found[0] != found[1]:
             print(f"the plugin finds {found[0]} mutations, the built-in dissector {found[1]}", file=sys.stderr)
             return 1
-        start = min(cpu_seconds(["tshark", "-v"]) for _ in range(3))
-        taken: dict[str, list[float]] = {name: [] for name, *_ in CONTENDERS}
+        start = min(cost_of("-v").cpu_s for _ in range(3))
+        taken: dict[str, list[Cost]] = {name: [] for name, *_ in CONTENDERS}
         for _ in range(args.turns):
             for name, arguments, _kind, _goal in CONTENDERS:
-                taken[name].append(cpu_seconds(["tshark", *arguments, "-r", str(capture)]) - start)
+                taken[name].append(cost_of(*arguments, "-r", str(capture)))
     print(f"{found[0]} mutations, {args.turns} turns")
     base = [1.0]
     for name, _arguments, _kind, goal in CONTENDERS:
+        times = [cost.cpu_s - start for cost in taken[name]]
         if goal == 1.0:
-            base = taken[name]
-        ratio = min(taken[name]) / min(base)
-        middle = statistics.median(taken[name]) / statistics.median(base)
+            base = times
+        ratio = min(times) / min(base)
+        middle = statistics.median(times) / statistics.median(base)
         verdict = "ok" if ratio <= goal else "missed"
-        print(f"{name:24} {ratio:5.2f}x  goal {goal:.1f}x  {verdict:6}  medians {middle:5.2f}x")
+        memory = max(cost.peak_rss_mb for cost in taken[name])
+        print(f"{name:24} {ratio:5.2f}x  goal {goal:.1f}x  {verdict:6}  medians {middle:5.2f}x  peak {memory:5,.0f} MB")
     return 0
 
 

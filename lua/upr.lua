@@ -2404,7 +2404,7 @@ function forget(n)
 end
 
 -- Wireshark's objects live as long as a packet: thousands die before a collection pays. So Lua may leave as much lying
--- around as is in use, but at least `garbage` and at most MOST_GARBAGE, or that, kilobytes.
+-- around as is in use, but at least `garbage` and at most MOST_GARBAGE kilobytes.
 local garbage, MOST_GARBAGE = 98304, 131072
 local used_before, alive = 0, nil
 
@@ -3925,6 +3925,15 @@ do
 local couchbase_dissector
 local marker_shown, window_shown -- of the packet in hand
 
+-- What is remembered as a double is exact up to here; the message that said a larger number shows it.
+local EXACT = 9007199254740992.0
+
+local function show_seqno(item, field, seqno)
+  if seqno < EXACT then
+    generated(item, field, object_of(seqno))
+  end
+end
+
 local function show_links(item, linked)
   if linked.response_in then
     generated(item, F.response_in, linked.response_in)
@@ -3950,13 +3959,13 @@ function show_state(item, v, n, fresh)
     end
     if marker.stop then
       generated(item, F.snapshot, marker.number)
-      generated(item, F.snapshot_start, object_of(marker.start))
-      generated(item, F.snapshot_end, object_of(marker.stop))
+      show_seqno(item, F.snapshot_start, marker.start)
+      show_seqno(item, F.snapshot_end, marker.stop)
     end
   end
   local previous = previous_seqnos[n]
   if previous then
-    generated(item, F.previous_seqno, object_of(previous))
+    show_seqno(item, F.previous_seqno, previous)
   end
   local outstanding = outstandings[n]
   if outstanding then
@@ -4016,7 +4025,7 @@ upr.prefs.json = Pref.enum(
   { { 0, "auto", 0 }, { 1, "always", 1 }, { 2, "never", 2 } }, false
 )
 upr.prefs.places = Pref.bool(
-  "Places in tshark", false, "Tell where in the packet numbers are in tshark, too: for -T pdml and -x, which print bytes; takes time"
+  "Places in tshark", false, "Tell where in the packet numbers and keys are in tshark, too: for -T pdml and -T json -x, which print bytes; takes time"
 )
 upr.prefs.kept = Pref.uint(
   "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"

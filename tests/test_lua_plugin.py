@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import struct
 import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
-from lua_support import PLUGIN, ROOT, tshark
-from support import read_rows
+from lua_support import PLUGIN, ROOT, messages, tshark
+from support import SERVER, Conversation, Ends, counted, marker, pcap, read_rows
 
 from dissector.cli import main
 from dissector.pipeline import FrameReader
@@ -87,6 +88,23 @@ def test_links_and_state() -> None:
         CLEAN / "basic.pcapng", "-2", "-Y", "upr.response_in || upr.response_to", "-T", "fields", "-e", "frame.number"
     )
     assert len(answers.splitlines()) > 20
+
+
+def test_what_no_double_holds_is_shown_by_its_own_message_alone(tmp_path: Path) -> None:
+    small, large, largest = 2**53 - 1, 2**53 + 1, 2**64 - 1
+    talk = Conversation(Ends()).open()
+    for seqno, end in ((5, 6), (small, small), (large, largest), (7, 9)):
+        extras = struct.pack(">QQIIIHB", seqno, 1, 0, 0, 0, 0, 0)
+        talk.send(SERVER, marker(3, 5, 1, end), counted(0x57, extras, b"key", vbucket=3, opaque=5, cas=1))
+    capture = tmp_path / "large.pcap"
+    capture.write_bytes(pcap(talk.packets))
+    shown = [each for packet in messages(capture).values() for each in packet]
+    changes = [each for each in shown if each["upr.name"] == "mutation"]
+    ends = [each["upr.snap_end_seqno"] for each in shown if each["upr.name"] == "snapshot_marker"]
+    assert ends == ["6", str(small), str(largest), "9"]
+    assert [each["upr.by_seqno"] for each in changes] == ["5", str(small), str(large), "7"]
+    assert [each.get("upr.snapshot_end") for each in changes] == ["6", str(small), None, "9"]
+    assert [each.get("upr.previous_seqno") for each in changes] == [None, "5", str(small), None]
 
 
 def test_other_ports_are_recognised_and_11210_can_be_left_alone() -> None:

@@ -37,7 +37,7 @@ function forget(n)
 end
 
 -- Wireshark's objects live as long as a packet: thousands die before a collection pays. So Lua may leave as much lying
--- around as is in use, but at least `garbage` and at most MOST_GARBAGE, or that, kilobytes.
+-- around as is in use, but at least `garbage` and at most MOST_GARBAGE kilobytes.
 local garbage, MOST_GARBAGE = 98304, 131072
 local used_before, alive = 0, nil
 

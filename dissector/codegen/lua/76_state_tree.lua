@@ -7,6 +7,15 @@ do
 local couchbase_dissector
 local marker_shown, window_shown -- of the packet in hand
 
+-- What is remembered as a double is exact up to here; the message that said a larger number shows it.
+local EXACT = 9007199254740992.0
+
+local function show_seqno(item, field, seqno)
+  if seqno < EXACT then
+    generated(item, field, object_of(seqno))
+  end
+end
+
 local function show_links(item, linked)
   if linked.response_in then
     generated(item, F.response_in, linked.response_in)
@@ -32,13 +41,13 @@ function show_state(item, v, n, fresh)
     end
     if marker.stop then
       generated(item, F.snapshot, marker.number)
-      generated(item, F.snapshot_start, object_of(marker.start))
-      generated(item, F.snapshot_end, object_of(marker.stop))
+      show_seqno(item, F.snapshot_start, marker.start)
+      show_seqno(item, F.snapshot_end, marker.stop)
     end
   end
   local previous = previous_seqnos[n]
   if previous then
-    generated(item, F.previous_seqno, object_of(previous))
+    show_seqno(item, F.previous_seqno, previous)
   end
   local outstanding = outstandings[n]
   if outstanding then

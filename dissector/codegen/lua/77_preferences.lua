@@ -20,7 +20,7 @@ upr.prefs.json = Pref.enum(
   { { 0, "auto", 0 }, { 1, "always", 1 }, { 2, "never", 2 } }, false
 )
 upr.prefs.places = Pref.bool(
-  "Places in tshark", false, "Tell where in the packet numbers are in tshark, too: for -T pdml and -x, which print bytes; takes time"
+  "Places in tshark", false, "Tell where in the packet numbers and keys are in tshark, too: for -T pdml and -T json -x, which print bytes; takes time"
 )
 upr.prefs.kept = Pref.uint(
   "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"
