@@ -821,6 +821,9 @@ local HEADER = LIMITS.header
 local TITLE = "Couchbase UPR/DCP replication"
 -- A float in every Lua, so that 64-bit numbers are the same doubles everywhere: exact below 2^53.
 local WORD = 4294967296.0
+-- Places in a TCP stream count modulo this. Since Lua 5.3 it is an integer, and so is what comes of it: Wireshark 4.4 and
+-- later refuse a float as an offset or a length, even a whole one.
+local TCP_SPAN = 4294967296
 local NO_RANGE = WORD * WORD
 
 local function u32(a, b, c, d)
@@ -2658,7 +2661,7 @@ function settle_orphans(c, side)
   local seen = c.lanes[side].seen
   for i = #c.orphans, 1, -1 do
     local orphan = c.orphans[i]
-    if orphan.side ~= side and (not seen or (seen - orphan.acked) % WORD < WORD / 2) then
+    if orphan.side ~= side and (not seen or (seen - orphan.acked) % TCP_SPAN < TCP_SPAN / 2) then
       table.remove(c.orphans, i)
       if not c.damaged and c.opened then
         blame(orphan.n, "OPQ-01", "an answer to no request of the other side")
@@ -2697,7 +2700,7 @@ function take_answer(c, side, head, s, p, body, n, number, time)
   else
     local found = ack_field and ack_field()
     local acked, seen = found and found(), c.lanes[3 - side].seen
-    if acked and seen and (acked - seen) % WORD > 0 and (acked - seen) % WORD < WORD / 2 and #c.orphans < REMEMBERED then
+    if acked and seen and (acked - seen) % TCP_SPAN > 0 and (acked - seen) % TCP_SPAN < TCP_SPAN / 2 and #c.orphans < REMEMBERED then
       c.orphans[#c.orphans + 1] = { key = key, side = side, n = n, number = number, time = time, acked = acked }
     elseif c.opened and not c.damaged then
       blame(n, "OPQ-01", format("a %s response with opaque 0x%08x, which no request of the other side had", head.name, opaque))
@@ -2958,8 +2961,8 @@ do
 local function unheard(c, side)
   local found = ack_field and ack_field()
   local seen = c.lanes[3 - side].seen
-  local more = found and seen and (found() - seen) % WORD or 0
-  return more > 0 and more < WORD / 2
+  local more = found and seen and (found() - seen) % TCP_SPAN or 0
+  return more > 0 and more < TCP_SPAN / 2
 end
 
 function take_counted(c, side, head, body, n, pinfo)
@@ -4062,15 +4065,15 @@ function locate(c, lane, reported, s, number, offset)
     return (next or starts(s)) and 0 or nil, false
   end
   local seq = found()
-  if seen and (seq - seen) % WORD >= WORD / 2 then
+  if seen and (seq - seen) % TCP_SPAN >= TCP_SPAN / 2 then
     return nil, true
   end
-  lane.seen = (seq + reported) % WORD
+  lane.seen = (seq + reported) % TCP_SPAN
   if not seen then
     return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
   end
-  local ahead = next and (next - seq) % WORD
-  if ahead and ahead < WORD / 2 then
+  local ahead = next and (next - seq) % TCP_SPAN
+  if ahead and ahead < TCP_SPAN / 2 then
     return ahead, false
   end
   c.lost = c.lost or seq ~= seen
@@ -4246,7 +4249,7 @@ function ordinal_of(number, offset)
   local list = offset == 0 and joined or ordinals
   local kept = list[number]
   if kept and kept % PLACES == offset then
-    return (kept - offset) / PLACES
+    return floor(kept / PLACES)
   end
   return ordinals[-(number * PLACES + offset)]
 end
@@ -4462,7 +4465,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
   if not visited and not late then
     local stop = synced and (whole or not first) and (first or o)
     local behind = lane.seen
-    lane.next = stop and behind and (behind - reported + stop) % WORD or (stop and 0) or nil
+    lane.next = stop and behind and (behind - reported + stop) % TCP_SPAN or (stop and 0) or nil
   end
   if first and first < length then
     if whole and CAN_DESEGMENT(pinfo) > 0 then
@@ -4517,7 +4520,7 @@ function upr.dissector(tvb, pinfo, tree)
     return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times, times > 0 and name)
   end
   local seen = lane.seen
-  lane.next = seen and (seen - length + o) % WORD or 0
+  lane.next = seen and (seen - length + o) % TCP_SPAN or 0
   if rest > 0 then
     ask_for(pinfo, o, rest)
   end

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import wiresharks
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -127,10 +128,24 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="module", params=wiresharks.SUITES)
+def wireshark(request: pytest.FixtureRequest) -> wiresharks.Wireshark:
+    """Each Wireshark in turn; ``lua_support.tshark`` runs the one whose turn it is."""
+    wiresharks.InUse.wireshark = wiresharks.all_of_them()[request.param]
+    return wiresharks.InUse.wireshark
+
+
+def _missing_wireshark(item: pytest.Item) -> Iterator[str]:
+    """Yield the Wireshark that a test asks for, where it is not here."""
+    version = getattr(item, "callspec", None) and item.callspec.params.get("wireshark")  # type: ignore[attr-defined]
+    if version and version not in wiresharks.all_of_them():
+        yield f"Wireshark {version}"
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that can't run here, before its fixtures do; where tools are required a missing one fails it."""
-    missing = [name for name in _tools(item) if shutil.which(name) is None]
-    reason = f"{', '.join(missing)} not found on PATH"
+    missing = [*(name for name in _tools(item) if shutil.which(name) is None), *_missing_wireshark(item)]
+    reason = f"{', '.join(missing)} not found"
     if not missing and item.get_closest_marker("spark"):
         missing = list(_spark_lacks())
         reason = f"{', '.join(missing)} not found for Spark"

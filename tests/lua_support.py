@@ -7,15 +7,14 @@ A run fails on any word of Lua's about an error: tshark itself ends well whateve
 from __future__ import annotations
 
 import json
-import os
 import struct
-import subprocess
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dpkt
+from wiresharks import InUse, seen_by_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,22 +77,14 @@ def merge(paths: Sequence[Path], target: Path) -> list[Part]:
 
 
 def tshark(capture: Path, *arguments: str, plugin: Path | None = PLUGIN, home: Path | None = None) -> str:
-    """Run tshark and return what it prints; fail on anything that Lua complains about."""
-    script = [] if plugin is None else ["-X", f"lua_script:{plugin}"]
-    environment = {**os.environ, "HOME": str(home or "/nonexistent"), "XDG_CONFIG_HOME": str(home or "/nonexistent")}
-    done = subprocess.run(
-        ["tshark", *script, "-r", str(capture), *arguments],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=True,
-        timeout=240,
-        env=environment,
-    )
-    complaints = [line for line in done.stderr.splitlines() if "Lua" in line or "lua" in line]
+    """Run the tshark in use and return what it prints; fail on anything that Lua complains about."""
+    script = [] if plugin is None else ["-X", f"lua_script:{seen_by_all(plugin)}"]
+    done = InUse.wireshark.run(*script, "-r", capture, *arguments, home=home)
+    assert done.returncode == 0, done.stderr
+    complaints = [line for line in done.stderr.splitlines() if "lua" in line.lower()]
     assert not complaints, complaints
-    assert "_ws.lua.error" not in done.stdout
-    assert "Lua Error" not in done.stdout
+    for words in ("_ws.lua.error", "Lua Error", "Lua error"):
+        assert words not in done.stdout
     return done.stdout
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from lua_support import ROOT, Message, by_part, can_be_merged, listed, merge, messages
@@ -17,7 +18,10 @@ from dissector.frames import FIELD_COLUMNS, NO_END, TEXT_LIMIT, UNSIGNED
 from dissector.pipeline import FrameReader
 from dissector.spec import enums
 
-pytestmark = pytest.mark.tool("tshark")
+if TYPE_CHECKING:
+    from wiresharks import Wireshark
+
+pytestmark = pytest.mark.usefixtures("wireshark")
 
 #: TCP hands bytes over in order where nothing is lost; where something is, it would wait for ever.
 ORDERED = ("-o", "tcp.reassemble_out_of_order:TRUE")
@@ -149,8 +153,8 @@ def compared(path: Path, read: dict[Path, dict[int, list[Message]]]) -> list[str
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, dict[int, list[Message]]]:
-    target = tmp_path_factory.mktemp("lua") / "generated.pcap"
+def generated(wireshark: Wireshark, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, dict[int, list[Message]]]:
+    target = tmp_path_factory.mktemp(f"lua-{wireshark.version}") / "generated.pcap"
     parts = merge(GENERATED, target)
     return by_part(messages(target), parts)
 
@@ -162,10 +166,10 @@ def test_generated_captures(generated: dict[Path, dict[int, list[Message]]]) -> 
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, dict[int, list[Message]]]:
+def recorded(wireshark: Wireshark, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, dict[int, list[Message]]]:
     """Those that one run of tshark can read together."""
     together = [path for path in (*RECORDED, *ROUGH) if path.stem not in LOSSY + SNAPPED and can_be_merged(path)]
-    target = tmp_path_factory.mktemp("lua") / "recorded.pcap"
+    target = tmp_path_factory.mktemp(f"lua-{wireshark.version}") / "recorded.pcap"
     parts = merge(together, target)
     found = by_part(messages(target, *ORDERED), parts)
     return {path: found.get(path, {}) for path in together}

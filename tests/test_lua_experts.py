@@ -17,9 +17,11 @@ import analysis
 from analysis.codegen.lua_rules import CHECKED
 
 if TYPE_CHECKING:
+    from wiresharks import Wireshark
+
     from pathlib import Path
 
-pytestmark = pytest.mark.tool("tshark")
+pytestmark = pytest.mark.usefixtures("wireshark")
 
 CLEAN = sorted((ROOT / "captures" / "clean").glob("*.pcapng"))
 BROKEN = sorted((ROOT / "captures" / "broken").glob("*.pcapng"))
@@ -84,8 +86,8 @@ def by_capture(items: Items, parts: list[Part]) -> dict[Path, Items]:
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Items]:
-    target = tmp_path_factory.mktemp("lua") / "generated.pcap"
+def generated(wireshark: Wireshark, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Items]:
+    target = tmp_path_factory.mktemp(f"lua-{wireshark.version}") / "generated.pcap"
     parts = merge([*CLEAN, *BROKEN], target)
     return by_capture(items_of(target), parts)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-pytestmark = pytest.mark.tool("tshark")
+pytestmark = pytest.mark.usefixtures("wireshark")
 
 CLEAN = sorted((ROOT / "captures" / "clean").glob("*.pcapng"))
 #: The packet of an answer is not known yet when the question is shown in a single pass.

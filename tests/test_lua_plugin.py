@@ -17,7 +17,7 @@ from dissector.pipeline import FrameReader
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.tool("tshark")
+pytestmark = pytest.mark.usefixtures("wireshark")
 CLEAN = ROOT / "captures" / "clean"
 TROUBLES = {
     "none": (),

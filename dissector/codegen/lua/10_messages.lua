@@ -6,6 +6,9 @@ local HEADER = LIMITS.header
 local TITLE = "Couchbase UPR/DCP replication"
 -- A float in every Lua, so that 64-bit numbers are the same doubles everywhere: exact below 2^53.
 local WORD = 4294967296.0
+-- Places in a TCP stream count modulo this. Since Lua 5.3 it is an integer, and so is what comes of it: Wireshark 4.4 and
+-- later refuse a float as an offset or a length, even a whole one.
+local TCP_SPAN = 4294967296
 local NO_RANGE = WORD * WORD
 
 local function u32(a, b, c, d)

@@ -136,7 +136,7 @@ function settle_orphans(c, side)
   local seen = c.lanes[side].seen
   for i = #c.orphans, 1, -1 do
     local orphan = c.orphans[i]
-    if orphan.side ~= side and (not seen or (seen - orphan.acked) % WORD < WORD / 2) then
+    if orphan.side ~= side and (not seen or (seen - orphan.acked) % TCP_SPAN < TCP_SPAN / 2) then
       table.remove(c.orphans, i)
       if not c.damaged and c.opened then
         blame(orphan.n, "OPQ-01", "an answer to no request of the other side")
@@ -175,7 +175,7 @@ function take_answer(c, side, head, s, p, body, n, number, time)
   else
     local found = ack_field and ack_field()
     local acked, seen = found and found(), c.lanes[3 - side].seen
-    if acked and seen and (acked - seen) % WORD > 0 and (acked - seen) % WORD < WORD / 2 and #c.orphans < REMEMBERED then
+    if acked and seen and (acked - seen) % TCP_SPAN > 0 and (acked - seen) % TCP_SPAN < TCP_SPAN / 2 and #c.orphans < REMEMBERED then
       c.orphans[#c.orphans + 1] = { key = key, side = side, n = n, number = number, time = time, acked = acked }
     elseif c.opened and not c.damaged then
       blame(n, "OPQ-01", format("a %s response with opaque 0x%08x, which no request of the other side had", head.name, opaque))

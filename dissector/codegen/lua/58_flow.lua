@@ -8,8 +8,8 @@ do
 local function unheard(c, side)
   local found = ack_field and ack_field()
   local seen = c.lanes[3 - side].seen
-  local more = found and seen and (found() - seen) % WORD or 0
-  return more > 0 and more < WORD / 2
+  local more = found and seen and (found() - seen) % TCP_SPAN or 0
+  return more > 0 and more < TCP_SPAN / 2
 end
 
 function take_counted(c, side, head, body, n, pinfo)

@@ -29,15 +29,15 @@ function locate(c, lane, reported, s, number, offset)
     return (next or starts(s)) and 0 or nil, false
   end
   local seq = found()
-  if seen and (seq - seen) % WORD >= WORD / 2 then
+  if seen and (seq - seen) % TCP_SPAN >= TCP_SPAN / 2 then
     return nil, true
   end
-  lane.seen = (seq + reported) % WORD
+  lane.seen = (seq + reported) % TCP_SPAN
   if not seen then
     return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
   end
-  local ahead = next and (next - seq) % WORD
-  if ahead and ahead < WORD / 2 then
+  local ahead = next and (next - seq) % TCP_SPAN
+  if ahead and ahead < TCP_SPAN / 2 then
     return ahead, false
   end
   c.lost = c.lost or seq ~= seen

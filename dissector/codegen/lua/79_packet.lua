@@ -110,7 +110,7 @@ function ordinal_of(number, offset)
   local list = offset == 0 and joined or ordinals
   local kept = list[number]
   if kept and kept % PLACES == offset then
-    return (kept - offset) / PLACES
+    return floor(kept / PLACES)
   end
   return ordinals[-(number * PLACES + offset)]
 end

@@ -207,7 +207,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
   if not visited and not late then
     local stop = synced and (whole or not first) and (first or o)
     local behind = lane.seen
-    lane.next = stop and behind and (behind - reported + stop) % WORD or (stop and 0) or nil
+    lane.next = stop and behind and (behind - reported + stop) % TCP_SPAN or (stop and 0) or nil
   end
   if first and first < length then
     if whole and CAN_DESEGMENT(pinfo) > 0 then
@@ -262,7 +262,7 @@ function upr.dissector(tvb, pinfo, tree)
     return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times, times > 0 and name)
   end
   local seen = lane.seen
-  lane.next = seen and (seen - length + o) % WORD or 0
+  lane.next = seen and (seen - length + o) % TCP_SPAN or 0
   if rest > 0 then
     ask_for(pinfo, o, rest)
   end
