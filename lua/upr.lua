@@ -4040,18 +4040,75 @@ upr.prefs.kept = Pref.uint(
 local info_packet, locate, words_of, names_of, write_info, runs, run_counts
 
 do
+-- Whether place a of a TCP stream lies before place b.
+local function before(a, b)
+  return (a - b) % TCP_SPAN >= TCP_SPAN / 2
+end
+
+local HOLES_KEPT = 64 -- per side; a hostile capture must not fill the memory
+
+-- Bytes up to a place were skipped by TCP. They may still come.
+local function note_hole(lane, start, stop, next)
+  local holes = lane.holes or {}
+  if #holes >= HOLES_KEPT then
+    table.remove(holes, 1)
+  end
+  holes[#holes + 1] = { start = start, stop = stop, next = next }
+  lane.holes = holes
+end
+
+-- The hole that bytes from place `start` to `stop` lie in, which they fill; nil where all of them were seen before.
+local function fill_hole(lane, start, stop)
+  local holes = lane.holes
+  for i = 1, holes and #holes or 0 do
+    local hole = holes[i]
+    if before(start, hole.stop) and before(hole.start, stop) then
+      if before(stop, hole.stop) then
+        holes[i] = { start = stop, stop = hole.stop }
+      else
+        table.remove(holes, i)
+      end
+      return hole
+    end
+  end
+end
+
+-- A packet that came late: its bytes were seen before, in which case TCP hands the same messages out once more and they
+-- are passed over, or they fill a hole.
+local function locate_late(lane, reported, offset, start, stop)
+  if not lane.late then
+    lane.late = fill_hole(lane, start, stop) or lane
+  end
+  local hole = lane.late
+  if hole == lane then
+    return reported, true
+  elseif offset == 0 or not start then
+    return hole.next and 0, true -- what TCP was asked for before the hole, and the rest of the packet after that
+  end
+  local ahead = hole.next and (hole.next - start) % TCP_SPAN
+  return ahead and ahead < reported and ahead or nil, true
+end
+
 -- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
 -- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
 -- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
 -- `seen`, the place behind the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
--- the last one.
+-- the last one; `late`, what is known of it where it came late; `holes`, what was skipped.
 function locate(c, lane, reported, s, number, offset)
-  local next = lane.next
-  if lane.packet == number or offset == 0 then
+  local next, seen = lane.next, lane.seen
+  local rest = lane.packet == number
+  if rest or offset == 0 then
     -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
-    if lane.packet ~= number then
+    if not rest then
       local found = behind_field and behind_field()
-      lane.packet, lane.seen = number, found and found()
+      local behind = found and found()
+      lane.packet, lane.late = number, nil
+      if seen and behind and not before(seen, behind) then
+        return locate_late(lane, reported, offset, seq_field()(), behind)
+      end
+      lane.seen = behind
+    elseif lane.late then
+      return locate_late(lane, reported, offset, nil, nil)
     end
     if lane.unsure then
       lane.unsure = nil
@@ -4059,22 +4116,25 @@ function locate(c, lane, reported, s, number, offset)
     end
     return next and 0, false
   end
-  local found, seen = seq_field and seq_field(), lane.seen
-  lane.packet, lane.unsure = number, nil
+  local found = seq_field and seq_field()
+  lane.packet, lane.unsure, lane.late = number, nil, nil
   if not found then
     return (next or starts(s)) and 0 or nil, false
   end
   local seq = found()
-  if seen and (seq - seen) % TCP_SPAN >= TCP_SPAN / 2 then
-    return nil, true
+  local behind = (seq + reported) % TCP_SPAN
+  if seen and before(seq, seen) and not before(seen, behind) then
+    return locate_late(lane, reported, offset, seq, behind)
   end
-  lane.seen = (seq + reported) % TCP_SPAN
+  lane.seen = behind
   if not seen then
     return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
   end
   local ahead = next and (next - seq) % TCP_SPAN
   if ahead and ahead < TCP_SPAN / 2 then
-    return ahead, false
+    return ahead, false -- also where the first bytes of the packet were seen before
+  elseif before(seen, seq) then
+    note_hole(lane, seen, seq, next)
   end
   c.lost = c.lost or seq ~= seen
   return nil, false
@@ -4142,8 +4202,8 @@ end
 local checks, beside, json_shown = true, false, 0
 local self_dissector, json_proto, in_window
 local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
--- Ordinals of the first frames of tvbs, and where these are, in one number: by packet, for one of its tvbs and for the
--- one that was put together, which are nearly all there are. Others have negative keys.
+-- Ordinals of the first frames of tvbs, and where these frames are, in one number: by packet, for one of its tvbs and for
+-- the one that was put together, which are nearly all there are. Others have negative keys.
 local ordinals, joined = {}, {}
 local forgetful -- the packet from which on frames are not remembered
 -- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
@@ -4235,23 +4295,25 @@ function take_packet(number, offset, pinfo, tree)
   end
 end
 
-function keep_ordinal(number, offset, n)
-  local list = offset == 0 and joined or ordinals
+-- n is the ordinal of the first frame of a tvb, which is `ahead` bytes into it. A later pass may find it in a tvb that
+-- begins elsewhere: since 4.6, TCP takes bytes away from a packet that complete a message of a later one.
+function keep_ordinal(number, offset, ahead, n)
+  local list, at = offset == 0 and joined or ordinals, offset + ahead
   local taken = list[number]
-  if taken and taken % PLACES ~= offset then
-    ordinals[-(number * PLACES + offset)] = n
+  if taken and taken % PLACES ~= at then
+    ordinals[-(number * PLACES + at)] = n
   else
-    list[number] = n * PLACES + offset
+    list[number] = n * PLACES + at
   end
 end
 
-function ordinal_of(number, offset)
-  local list = offset == 0 and joined or ordinals
+function ordinal_of(number, offset, ahead)
+  local list, at = offset == 0 and joined or ordinals, offset + ahead
   local kept = list[number]
-  if kept and kept % PLACES == offset then
+  if kept and kept % PLACES == at then
     return floor(kept / PLACES)
   end
-  return ordinals[-(number * PLACES + offset)]
+  return ordinals[-(number * PLACES + at)]
 end
 
 end
@@ -4303,11 +4365,12 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
   local ordinal, plainly, v, v_until -- what the connection is like, and up to which frame
   if visited then
     local place = places[number * PLACES + offset]
-    ordinal, o = ordinal_of(number, offset), 0
-    v, v_until = version_at(c, ordinal or tracked)
+    o = 0
     if place then
       o, late = place[1], place[2]
     end
+    ordinal = ordinal_of(number, offset, o or 0)
+    v, v_until = version_at(c, ordinal or tracked)
     if number == forgetful then
       say_kept(tree, number)
     end
@@ -4342,7 +4405,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
       if taken > 0 then
         if not ordinal then
           ordinal = tracked + 1
-          keep_ordinal(number, offset, ordinal)
+          keep_ordinal(number, offset, o, ordinal)
         end
         if name ~= last_name then
           run_counts[run] = times
@@ -4358,9 +4421,13 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
     if o == length then
       break
     end
-    if visited and ordinal and ordinal + count >= v_until then
-      v, v_until = version_at(c, ordinal + count)
-      known = v.heads
+    if visited then
+      local fresh = not ordinal and ordinal_of(number, offset, o)
+      ordinal = fresh and fresh - count or ordinal
+      if fresh or (ordinal and ordinal + count >= v_until) then
+        v, v_until = version_at(c, ordinal + count)
+        known = v.heads
+      end
     end
     local b1, b2, b3, b4 = byte(s, o + 9, o + 12)
     local total = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4 + HEADER
@@ -4419,7 +4486,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
         if not ordinal then
           ordinal = n
           if n <= kept_limit then
-            keep_ordinal(number, offset, n)
+            keep_ordinal(number, offset, o, n)
           end
         end
         if n == kept_limit + 1 then
@@ -4510,7 +4577,7 @@ function upr.dissector(tvb, pinfo, tree)
   if times > 0 then
     local list = offset == 0 and joined or ordinals
     if list[number] then
-      keep_ordinal(number, offset, tracked + 1)
+      keep_ordinal(number, offset, 0, tracked + 1)
     else
       list[number] = (tracked + 1) * PLACES + offset
     end

@@ -4,18 +4,75 @@
 local info_packet, locate, words_of, names_of, write_info, runs, run_counts
 
 do
+-- Whether place a of a TCP stream lies before place b.
+local function before(a, b)
+  return (a - b) % TCP_SPAN >= TCP_SPAN / 2
+end
+
+local HOLES_KEPT = 64 -- per side; a hostile capture must not fill the memory
+
+-- Bytes up to a place were skipped by TCP. They may still come.
+local function note_hole(lane, start, stop, next)
+  local holes = lane.holes or {}
+  if #holes >= HOLES_KEPT then
+    table.remove(holes, 1)
+  end
+  holes[#holes + 1] = { start = start, stop = stop, next = next }
+  lane.holes = holes
+end
+
+-- The hole that bytes from place `start` to `stop` lie in, which they fill; nil where all of them were seen before.
+local function fill_hole(lane, start, stop)
+  local holes = lane.holes
+  for i = 1, holes and #holes or 0 do
+    local hole = holes[i]
+    if before(start, hole.stop) and before(hole.start, stop) then
+      if before(stop, hole.stop) then
+        holes[i] = { start = stop, stop = hole.stop }
+      else
+        table.remove(holes, i)
+      end
+      return hole
+    end
+  end
+end
+
+-- A packet that came late: its bytes were seen before, in which case TCP hands the same messages out once more and they
+-- are passed over, or they fill a hole.
+local function locate_late(lane, reported, offset, start, stop)
+  if not lane.late then
+    lane.late = fill_hole(lane, start, stop) or lane
+  end
+  local hole = lane.late
+  if hole == lane then
+    return reported, true
+  elseif offset == 0 or not start then
+    return hole.next and 0, true -- what TCP was asked for before the hole, and the rest of the packet after that
+  end
+  local ahead = hole.next and (hole.next - start) % TCP_SPAN
+  return ahead and ahead < reported and ahead or nil, true
+end
+
 -- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
 -- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
 -- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
 -- `seen`, the place behind the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
--- the last one.
+-- the last one; `late`, what is known of it where it came late; `holes`, what was skipped.
 function locate(c, lane, reported, s, number, offset)
-  local next = lane.next
-  if lane.packet == number or offset == 0 then
+  local next, seen = lane.next, lane.seen
+  local rest = lane.packet == number
+  if rest or offset == 0 then
     -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
-    if lane.packet ~= number then
+    if not rest then
       local found = behind_field and behind_field()
-      lane.packet, lane.seen = number, found and found()
+      local behind = found and found()
+      lane.packet, lane.late = number, nil
+      if seen and behind and not before(seen, behind) then
+        return locate_late(lane, reported, offset, seq_field()(), behind)
+      end
+      lane.seen = behind
+    elseif lane.late then
+      return locate_late(lane, reported, offset, nil, nil)
     end
     if lane.unsure then
       lane.unsure = nil
@@ -23,22 +80,25 @@ function locate(c, lane, reported, s, number, offset)
     end
     return next and 0, false
   end
-  local found, seen = seq_field and seq_field(), lane.seen
-  lane.packet, lane.unsure = number, nil
+  local found = seq_field and seq_field()
+  lane.packet, lane.unsure, lane.late = number, nil, nil
   if not found then
     return (next or starts(s)) and 0 or nil, false
   end
   local seq = found()
-  if seen and (seq - seen) % TCP_SPAN >= TCP_SPAN / 2 then
-    return nil, true
+  local behind = (seq + reported) % TCP_SPAN
+  if seen and before(seq, seen) and not before(seen, behind) then
+    return locate_late(lane, reported, offset, seq, behind)
   end
-  lane.seen = (seq + reported) % TCP_SPAN
+  lane.seen = behind
   if not seen then
     return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
   end
   local ahead = next and (next - seq) % TCP_SPAN
   if ahead and ahead < TCP_SPAN / 2 then
-    return ahead, false
+    return ahead, false -- also where the first bytes of the packet were seen before
+  elseif before(seen, seq) then
+    note_hole(lane, seen, seq, next)
   end
   c.lost = c.lost or seq ~= seen
   return nil, false

@@ -3,8 +3,8 @@
 local checks, beside, json_shown = true, false, 0
 local self_dissector, json_proto, in_window
 local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
--- Ordinals of the first frames of tvbs, and where these are, in one number: by packet, for one of its tvbs and for the
--- one that was put together, which are nearly all there are. Others have negative keys.
+-- Ordinals of the first frames of tvbs, and where these frames are, in one number: by packet, for one of its tvbs and for
+-- the one that was put together, which are nearly all there are. Others have negative keys.
 local ordinals, joined = {}, {}
 local forgetful -- the packet from which on frames are not remembered
 -- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
@@ -96,23 +96,25 @@ function take_packet(number, offset, pinfo, tree)
   end
 end
 
-function keep_ordinal(number, offset, n)
-  local list = offset == 0 and joined or ordinals
+-- n is the ordinal of the first frame of a tvb, which is `ahead` bytes into it. A later pass may find it in a tvb that
+-- begins elsewhere: since 4.6, TCP takes bytes away from a packet that complete a message of a later one.
+function keep_ordinal(number, offset, ahead, n)
+  local list, at = offset == 0 and joined or ordinals, offset + ahead
   local taken = list[number]
-  if taken and taken % PLACES ~= offset then
-    ordinals[-(number * PLACES + offset)] = n
+  if taken and taken % PLACES ~= at then
+    ordinals[-(number * PLACES + at)] = n
   else
-    list[number] = n * PLACES + offset
+    list[number] = n * PLACES + at
   end
 end
 
-function ordinal_of(number, offset)
-  local list = offset == 0 and joined or ordinals
+function ordinal_of(number, offset, ahead)
+  local list, at = offset == 0 and joined or ordinals, offset + ahead
   local kept = list[number]
-  if kept and kept % PLACES == offset then
+  if kept and kept % PLACES == at then
     return floor(kept / PLACES)
   end
-  return ordinals[-(number * PLACES + offset)]
+  return ordinals[-(number * PLACES + at)]
 end
 
 end

@@ -45,11 +45,12 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
   local ordinal, plainly, v, v_until -- what the connection is like, and up to which frame
   if visited then
     local place = places[number * PLACES + offset]
-    ordinal, o = ordinal_of(number, offset), 0
-    v, v_until = version_at(c, ordinal or tracked)
+    o = 0
     if place then
       o, late = place[1], place[2]
     end
+    ordinal = ordinal_of(number, offset, o or 0)
+    v, v_until = version_at(c, ordinal or tracked)
     if number == forgetful then
       say_kept(tree, number)
     end
@@ -84,7 +85,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
       if taken > 0 then
         if not ordinal then
           ordinal = tracked + 1
-          keep_ordinal(number, offset, ordinal)
+          keep_ordinal(number, offset, o, ordinal)
         end
         if name ~= last_name then
           run_counts[run] = times
@@ -100,9 +101,13 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
     if o == length then
       break
     end
-    if visited and ordinal and ordinal + count >= v_until then
-      v, v_until = version_at(c, ordinal + count)
-      known = v.heads
+    if visited then
+      local fresh = not ordinal and ordinal_of(number, offset, o)
+      ordinal = fresh and fresh - count or ordinal
+      if fresh or (ordinal and ordinal + count >= v_until) then
+        v, v_until = version_at(c, ordinal + count)
+        known = v.heads
+      end
     end
     local b1, b2, b3, b4 = byte(s, o + 9, o + 12)
     local total = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4 + HEADER
@@ -161,7 +166,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
         if not ordinal then
           ordinal = n
           if n <= kept_limit then
-            keep_ordinal(number, offset, n)
+            keep_ordinal(number, offset, o, n)
           end
         end
         if n == kept_limit + 1 then
@@ -252,7 +257,7 @@ function upr.dissector(tvb, pinfo, tree)
   if times > 0 then
     local list = offset == 0 and joined or ordinals
     if list[number] then
-      keep_ordinal(number, offset, tracked + 1)
+      keep_ordinal(number, offset, 0, tracked + 1)
     else
       list[number] = (tracked + 1) * PLACES + offset
     end
