@@ -7,6 +7,8 @@ if set_plugin_info then
   set_plugin_info({ version = "0.1.0", author = "uprscope", description = "Couchbase UPR/DCP" })
 end
 
+local SPEC = {} -- what is read once, when the plugin starts
+
 -- numbers of the protocol
 local LIMITS = {
   header = 24,
@@ -69,7 +71,7 @@ local FLAGS = {
 }
 
 -- families of statuses
-local STATUS_RANGES = {
+SPEC.STATUS_RANGES = {
   { 48, 51, "rate_limited" },
   { 53, 56, "bucket_limit" },
   { 192, 216, "subdocument" },
@@ -77,7 +79,7 @@ local STATUS_RANGES = {
 }
 
 -- declared fields
-local PARTS = {
+SPEC.PARTS = {
   { name = "start_seqno", size = 8 },
   { name = "end_seqno", size = 8 },
   { name = "vbucket_uuid", size = 8 },
@@ -151,7 +153,7 @@ local PARTS = {
 }
 
 -- forms of bodies: parts by number
-local LAYOUTS = {
+SPEC.LAYOUTS = {
   { name = "32 bytes", size = 32, value_size = 0, extras = { 1, 2, 3, 4 }, value = {} },
   { name = "40 bytes as drawn", size = 40, value_size = 0, extras = { 1, 2, 3, 4, 5 }, value = {}, note = "extras-overstated" },
   { name = "no extras", size = 0, value_size = 0, extras = {}, value = {} },
@@ -210,7 +212,7 @@ local LAYOUTS = {
 }
 
 -- what a request, answer or push is made of: layouts by number
-local SHAPES = {
+SPEC.SHAPES = {
   { layouts = { 1, 2 }, extras = "must", key = "must", value = "must not" },
   { layouts = { 3 }, extras = "must not", key = "must not", value = "must not" },
   { layouts = { 4 }, extras = "must not", key = "must not", value = "may" },
@@ -470,7 +472,7 @@ local OPCODES = {
 }
 
 -- objects of the framing extras
-local FRAME_INFOS = {
+SPEC.FRAME_INFOS = {
   { id = 0, name = "barrier", sizes = { [0] = true }, fields = {} },
   { id = 1, name = "durability", sizes = { [1] = true, [3] = true }, fields = { 41, 52 } },
   { id = 2, name = "stream_id", sizes = { [2] = true }, fields = { 53 } },
@@ -503,7 +505,7 @@ local RECORDS = {
   ["cache transfer records"] = { size = 40, fields = { 64, 7, 8, 65, 9, 10, 66, 67, 68 } },
 }
 
-local METADATA_ENTRY = { 69, 70 }
+SPEC.METADATA_ENTRY = { 69, 70 }
 
 -- control parameters: values or a pattern of Lua's
 local CONTROLS = {
@@ -534,7 +536,7 @@ local CONTROLS = {
 }
 
 -- what requests prove about dialect and era
-local FORMS = {
+SPEC.FORMS = {
   { opcode = 83, extras = 40, dialect = "upr" },
   { opcode = 86, extras = 0, dialect = "upr" },
   { opcode = 87, extras = 28, dialect = "upr" },
@@ -619,7 +621,7 @@ local DEFECTS = {
 }
 
 -- the fields of Wireshark: name, type, title, base, names, mask, words
-local FIELDS = {
+SPEC.FIELDS = {
   { name = "magic", type = "uint8", title = "Magic", base = "HEX", names = "magic", doc = "kind of the frame" },
   { name = "opcode", type = "uint8", title = "Opcode", base = "HEX", doc = "which command; a response repeats that of its request" },
   { name = "key_length", type = "uint16", title = "Key length", base = "DEC", doc = "bytes of key" },
@@ -659,7 +661,9 @@ local FIELDS = {
   { name = "document", type = "string", title = "Document", doc = "document behind snappy and xattrs, as text" },
   { name = "metadata.id", type = "uint8", title = "Extended metadata", base = "DEC", doc = "id of an entry behind the value (4.0 to 4.6)" },
   { name = "metadata.data", type = "bytes", title = "Extended metadata bytes", doc = "what the entry holds" },
-  { name = "record.key", type = "string", title = "Record key", doc = "key of a record of a cache transfer" },
+  { name = "record.collection_id", type = "uint32", title = "Record collection id", base = "HEX", doc = "collection of a cache transfer's record" },
+  { name = "record.key", type = "string", title = "Record key", doc = "key of a record of a cache transfer, without its collection id" },
+  { name = "record.value", type = "bytes", title = "Record value", doc = "value of a record of a cache transfer" },
   { name = "defect", type = "string", title = "Defect", doc = "id of something that is wrong with the frame itself" },
   { name = "unsynced", type = "bytes", title = "Bytes outside any message", doc = "bytes skipped until a header that can be believed" },
   { name = "connection_name", type = "string", title = "Connection name", doc = "name that the open message gave the connection" },
@@ -675,6 +679,10 @@ local FIELDS = {
   { name = "response_in", type = "framenum", title = "Response in", base = "RESPONSE", doc = "packet of the answer" },
   { name = "response_to", type = "framenum", title = "Response to", base = "REQUEST", doc = "packet of the request" },
   { name = "response_time", type = "double", title = "Response time (ms)", doc = "milliseconds from request to response" },
+  { name = "rule", type = "string", title = "Rule", doc = "rule of the catalogue that the message breaks" },
+  { name = "severity", type = "string", title = "Severity", doc = "how bad that is: error, warning or info" },
+  { name = "finding", type = "string", title = "Finding", doc = "name of the finding, as uprscope check gives it" },
+  { name = "evidence", type = "framenum", title = "Evidence in", base = "NONE", doc = "packet that proves the finding, or the one that it is about" },
   { name = "start_seqno", type = "uint64", title = "Start seqno", base = "DEC", doc = "last seqno that the consumer has; 0: everything" },
   { name = "end_seqno", type = "uint64", title = "End seqno", base = "DEC", doc = "seqno to stream up to; all ones: no end" },
   { name = "vbucket_uuid", type = "uint64", title = "Vbucket uuid", base = "HEX", doc = "the history branch that the consumer knows; 0: none" },
@@ -776,41 +784,70 @@ local FIELDS = {
   { name = "metadata_length", type = "uint16", title = "Metadata length", base = "DEC", doc = "bytes that follow" },
 }
 
--- rules of the catalogue that are checked
+-- rules of the catalogue
 local RULES = {
-  { id = "FRM-01", severity = "error", title = "the lengths of a frame add up", source = "request validators of the servers" },
-  { id = "FRM-02", severity = "error", title = "magic and opcode are known", source = "request validators of the servers" },
-  { id = "FRM-03", severity = "error", title = "extras have a known layout", source = "request validators of the servers" },
-  { id = "FRM-04", severity = "error", title = "keys are where they belong", source = "request validators of the servers" },
-  { id = "FRM-05", severity = "error", title = "values are where they belong", source = "request validators of the servers" },
-  { id = "FRM-06", severity = "error", title = "datatypes exist, and fit the message", source = "request validators of the servers" },
-  { id = "FRM-07", severity = "warning", title = "a CAS is where it belongs", source = "request validators of the servers" },
-  { id = "FRM-08", severity = "warning", title = "what is reserved is 0", source = "request validators of the servers" },
-  { id = "FRM-09", severity = "error", title = "keys start with a collection id where that was agreed upon", source = "request validators of the servers" },
-  { id = "FRM-10", severity = "warning", title = "values are what their datatype says", source = "request validators of the servers" },
-  { id = "FRM-11", severity = "error", title = "a long marker has a known version and its length", source = "snapshot marker V2" },
-  { id = "FRM-12", severity = "error", title = "extended metadata fits, and is not sent since 5.0", source = "enable_ext_metadata was removed in 5.0" },
-  { id = "FRM-13", severity = "error", title = "numbers have a meaning", source = "request validators of the servers" },
-  { id = "FRM-14", severity = "error", title = "cached records tile the value", source = "cache transfer" },
-  { id = "FRM-15", severity = "info", title = "vbuckets are those of the cluster", source = "cluster map" },
-  { id = "OPQ-01", severity = "error", title = "every answer belongs to a request of its own", source = "stream request: the opaque is copied to the response" },
-  { id = "OPQ-03", severity = "warning", title = "what needs no answer gets none", source = "documents: the receiver should not send a reply" },
-  { id = "OPQ-04", severity = "error", title = "messages of a stream have its opaque and its vbucket", source = "DcpConsumer::lookupStreamAndDispatchMessage" },
-  { id = "OPQ-06", severity = "error", title = "nothing follows a stream end", source = "stream end: no more messages will be sent" },
-  { id = "OPQ-07", severity = "error", title = "a vbucket has one stream at a time", source = "stream request: KEY_EEXISTS" },
-  { id = "SNP-01", severity = "error", title = "a marker comes before the first item", source = "snapshot marker in the documents of UPR; recordings of May 2014 for the early dialect" },
-  { id = "SNP-02", severity = "error", title = "items lie inside their snapshot", source = "PassiveStream::processMessageInner rejects it" },
-  { id = "SNP-03", severity = "error", title = "a snapshot does not start behind its end", source = "consumers refuse it since MB-16042" },
-  { id = "SNP-04", severity = "error", title = "a snapshot starts behind the end of the one before", source = "ActiveStream::snapshot throws on it since 2022; no recorded server ever did it" },
-  { id = "SNP-05", severity = "error", title = "a snapshot has a key once", source = "definition of a snapshot in the documents of UPR" },
-  { id = "SNP-08", severity = "error", title = "flags of markers make sense", source = "snapshot marker in the documents; recordings" },
-  { id = "SEQ-01", severity = "error", title = "seqnos of a stream increase", source = "PassiveStream::messageReceived refuses it with ERANGE" },
-  { id = "SEQ-02", severity = "error", title = "the first seqno of a stream is behind the requested start", source = "stream request: start seqno" },
-  { id = "SEQ-07", severity = "error", title = "seqnos are neither 0 nor absurd", source = "request validators of the servers" },
-  { id = "FLC-01", severity = "error", title = "no more is given back than has arrived", source = "BufferLog::release warns; older servers clamp silently" },
-  { id = "FLC-02", severity = "error", title = "nothing is sent at a full window", source = "BufferLog::insert" },
-  { id = "FLC-06", severity = "warning", title = "bytes are given back only where there is a window", source = "servers ignore such acks" },
-  { id = "FLC-07", severity = "info", title = "acks give something back", source = "consumers of some releases send them" },
+  { id = "FRM-01", severity = "error", title = "the lengths of a frame add up", source = "request validators of the servers", checked = true, fields = { "body_length" } },
+  { id = "FRM-02", severity = "error", title = "magic and opcode are known", source = "request validators of the servers", checked = true, fields = { "opcode" } },
+  { id = "FRM-03", severity = "error", title = "extras have a known layout", source = "request validators of the servers", checked = true, fields = { "extras_length" } },
+  { id = "FRM-04", severity = "error", title = "keys are where they belong", source = "request validators of the servers", checked = true, fields = { "key_length" } },
+  { id = "FRM-05", severity = "error", title = "values are where they belong", source = "request validators of the servers", checked = true, fields = { "value_length" } },
+  { id = "FRM-06", severity = "error", title = "datatypes exist, and fit the message", source = "request validators of the servers", checked = true, fields = { "datatype" } },
+  { id = "FRM-07", severity = "warning", title = "a CAS is where it belongs", source = "request validators of the servers", checked = true, fields = { "cas" } },
+  { id = "FRM-08", severity = "warning", title = "what is reserved is 0", source = "request validators of the servers", checked = true, fields = { "opcode" } },
+  { id = "FRM-09", severity = "error", title = "keys start with a collection id where that was agreed upon", source = "request validators of the servers", checked = true, fields = { "collection_id", "key", "key_bytes" } },
+  { id = "FRM-10", severity = "warning", title = "values are what their datatype says", source = "request validators of the servers", checked = true, fields = { "document", "value" } },
+  { id = "FRM-11", severity = "error", title = "a long marker has a known version and its length", source = "snapshot marker V2", checked = true, fields = { "marker_version" } },
+  { id = "FRM-12", severity = "error", title = "extended metadata fits, and is not sent since 5.0", source = "enable_ext_metadata was removed in 5.0", checked = true, fields = { "nmeta" } },
+  { id = "FRM-13", severity = "error", title = "numbers have a meaning", source = "request validators of the servers", checked = true, fields = { "opcode" } },
+  { id = "FRM-14", severity = "error", title = "cached records tile the value", source = "cache transfer", checked = true, fields = { "value_length" } },
+  { id = "FRM-15", severity = "info", title = "vbuckets are those of the cluster", source = "cluster map", checked = true, fields = { "vbucket" } },
+  { id = "OPQ-01", severity = "error", title = "every answer belongs to a request of its own", source = "stream request: the opaque is copied to the response", checked = true, fields = { "opaque" } },
+  { id = "OPQ-02", severity = "error", title = "every question is answered", source = "messages that have a response", fields = { "opaque" } },
+  { id = "OPQ-03", severity = "warning", title = "what needs no answer gets none", source = "documents: the receiver should not send a reply", checked = true, fields = { "opaque" } },
+  { id = "OPQ-05", severity = "error", title = "an add stream leads to a stream request, and names it", source = "add stream: the response has the stream's opaque", fields = { "opaque" } },
+  { id = "OPQ-11", severity = "warning", title = "nothing that was sent is refused", source = "consumers refuse what belongs to no stream or to no snapshot", fields = { "opaque" } },
+  { id = "OPQ-04", severity = "error", title = "messages of a stream have its opaque and its vbucket", source = "DcpConsumer::lookupStreamAndDispatchMessage", checked = true, fields = { "opaque" } },
+  { id = "OPQ-06", severity = "error", title = "nothing follows a stream end", source = "stream end: no more messages will be sent", checked = true, fields = { "vbucket" } },
+  { id = "OPQ-07", severity = "error", title = "a vbucket has one stream at a time", source = "stream request: KEY_EEXISTS", checked = true, fields = { "vbucket" } },
+  { id = "OPQ-08", severity = "warning", title = "live streams have opaques of their own", source = "consumers find streams by opaque", fields = { "opaque" } },
+  { id = "OPQ-09", severity = "error", title = "a close is followed by what was agreed upon", source = "close stream", fields = { "opaque" } },
+  { id = "OPQ-10", severity = "error", title = "a stream that reaches its end is ended", source = "stream end", fields = { "opaque" } },
+  { id = "OPQ-12", severity = "info", title = "a new stream has a new opaque", source = "example in the documents: a retry with the same opaque", fields = { "opaque" } },
+  { id = "SNP-01", severity = "error", title = "a marker comes before the first item", source = "snapshot marker in the documents of UPR; recordings of May 2014 for the early dialect", checked = true, fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-02", severity = "error", title = "items lie inside their snapshot", source = "PassiveStream::processMessageInner rejects it", checked = true, fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-03", severity = "error", title = "a snapshot does not start behind its end", source = "consumers refuse it since MB-16042", checked = true, fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-04", severity = "error", title = "a snapshot starts behind the end of the one before", source = "ActiveStream::snapshot throws on it since 2022; no recorded server ever did it", checked = true, fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-05", severity = "error", title = "a snapshot has a key once", source = "definition of a snapshot in the documents of UPR", checked = true, fields = { "key", "key_bytes", "by_seqno" } },
+  { id = "SNP-06", severity = "error", title = "a snapshot is complete before the stream goes on", source = "seqno advanced in the documents; recordings: the next marker comes only behind the former's end", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-07", severity = "error", title = "the first snapshot starts where the request says", source = "ActiveStream::snapshot; every recorded stream", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-08", severity = "error", title = "flags of markers make sense", source = "snapshot marker in the documents; recordings", checked = true, fields = { "snapshot_type", "vbucket" } },
+  { id = "SNP-09", severity = "error", title = "seqnos in markers of sync replication make sense", source = "PassiveStream::processMarker throws on it", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-10", severity = "error", title = "a marker that wants a confirmation gets one, behind its last item", source = "takeover since MB-11721; recordings", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-11", severity = "error", title = "out-of-order snapshots begin and end in turn", source = "out-of-order snapshots in the documents", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-12", severity = "warning", title = "no snapshot is empty", source = "recordings: no server sends an empty snapshot", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-13", severity = "warning", title = "going over between disk and memory starts a checkpoint", source = "PassiveStream::processMarker", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SNP-14", severity = "warning", title = "the draft's snapshots start and end in turn, with all items inside", source = "streams in the draft of August 2013", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
+  { id = "SEQ-01", severity = "error", title = "seqnos of a stream increase", source = "PassiveStream::messageReceived refuses it with ERANGE", checked = true, fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-02", severity = "error", title = "the first seqno of a stream is behind the requested start", source = "stream request: start seqno", checked = true, fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-03", severity = "error", title = "a stream ends where it was asked to", source = "stream request: end seqno; recordings: the end is not a hard limit", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-04", severity = "error", title = "revisions of a document increase", source = "revisions count the changes of a document", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-05", severity = "warning", title = "CAS values of a document increase", source = "hybrid clocks, MB-12926", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-06", severity = "warning", title = "a CAS is a time, and not one to come", source = "hybrid clocks; a poisoned clock is never caught up with", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-07", severity = "error", title = "seqnos are neither 0 nor absurd", source = "request validators of the servers", checked = true, fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-08", severity = "error", title = "a commit or an abort completes one prepare of its key", source = "VBucket::commit and VBucket::abort", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-09", severity = "error", title = "a key has one outstanding prepare", source = "PassiveDurabilityMonitor and its duplicate-prepare window", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-10", severity = "error", title = "a replica acknowledges what it has, and never less than before", source = "ActiveStream::seqnoAck", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-11", severity = "error", title = "a seqno is advanced once, to the end of its snapshot", source = "ActiveStream::queueSeqnoAdvanced; recordings", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-12", severity = "info", title = "snapshots do not grow thin all of a sudden", source = "an observation: batches that got lost show like this", fields = { "by_seqno", "vbucket" } },
+  { id = "FLC-01", severity = "error", title = "no more is given back than has arrived", source = "BufferLog::release warns; older servers clamp silently", checked = true, fields = { "buffer_bytes", "outstanding" } },
+  { id = "FLC-02", severity = "error", title = "nothing is sent at a full window", source = "BufferLog::insert", checked = true, fields = { "buffer_bytes", "outstanding" } },
+  { id = "FLC-03", severity = "warning", title = "a full window is not left alone for long", source = "producers of later releases give up after 720 s", fields = { "buffer_bytes", "outstanding" } },
+  { id = "FLC-04", severity = "warning", title = "everything is given back in the end", source = "flow control of server consumers: acks at a fifth of the window, or after 5 s", fields = { "buffer_bytes", "outstanding" } },
+  { id = "FLC-05", severity = "warning", title = "consumers count messages as producers do", source = "sizes that were once miscounted: prepares by 2, stream ends with a stream id by 3, markers V2.1 by 8, mutations by 1", fields = { "buffer_bytes", "outstanding" } },
+  { id = "FLC-06", severity = "warning", title = "bytes are given back only where there is a window", source = "servers ignore such acks", checked = true, fields = { "buffer_bytes", "outstanding" } },
+  { id = "FLC-07", severity = "info", title = "acks give something back", source = "consumers of some releases send them", checked = true, fields = { "buffer_bytes", "outstanding" } },
+  { id = "FLC-08", severity = "error", title = "no-ops do not count", source = "flow control: no-ops, controls and answers are not counted", fields = { "buffer_bytes", "outstanding" } },
+  { id = "FLC-09", severity = "info", title = "bytes are given back soon", source = "ack latency", fields = { "buffer_bytes", "outstanding" } },
 }
 
 ---------------------------------------------------------------- numbers and bytes
@@ -860,23 +897,23 @@ local function numbered(list, table_of)
   end
 end
 
-for _, layout in ipairs(LAYOUTS) do
-  numbered(layout.extras, PARTS)
-  numbered(layout.value, PARTS)
+for _, layout in ipairs(SPEC.LAYOUTS) do
+  numbered(layout.extras, SPEC.PARTS)
+  numbered(layout.value, SPEC.PARTS)
 end
-for _, shape in ipairs(SHAPES) do
-  numbered(shape.layouts, LAYOUTS)
+for _, shape in ipairs(SPEC.SHAPES) do
+  numbered(shape.layouts, SPEC.LAYOUTS)
   for _, layout in ipairs(shape.layouts) do
     shape.fixed = shape.fixed or #layout.value > 0
   end
 end
-for _, info in ipairs(FRAME_INFOS) do
-  numbered(info.fields, PARTS)
+for _, info in ipairs(SPEC.FRAME_INFOS) do
+  numbered(info.fields, SPEC.PARTS)
 end
 for _, event in pairs(EVENTS) do
   for version, fields in pairs(event.versions) do
     if fields then
-      numbered(fields, PARTS)
+      numbered(fields, SPEC.PARTS)
       fields.size = 0
       for _, part in ipairs(fields) do
         fields.size = fields.size + part.size
@@ -885,17 +922,17 @@ for _, event in pairs(EVENTS) do
   end
 end
 for _, record in pairs(RECORDS) do
-  numbered(record.fields, PARTS)
+  numbered(record.fields, SPEC.PARTS)
 end
-numbered(METADATA_ENTRY, PARTS)
+numbered(SPEC.METADATA_ENTRY, SPEC.PARTS)
 
 PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES = {}, {}, nil, {}
 for _, message in ipairs(MESSAGES) do
-  message.request = message.request and SHAPES[message.request]
-  message.push = message.push and SHAPES[message.push]
+  message.request = message.request and SPEC.SHAPES[message.request]
+  message.push = message.push and SPEC.SHAPES[message.push]
   message.responses = message.responses or {}
   for status, shape in pairs(message.responses) do
-    message.responses[status] = SHAPES[shape]
+    message.responses[status] = SPEC.SHAPES[shape]
   end
   if message.server_push then
     PUSHED[message.opcode] = message
@@ -922,7 +959,7 @@ NOOP, SNAPSHOT_MARKER = OPCODE.noop, OPCODE.snapshot_marker
 
 -- What requests prove about dialect and era, by opcode and extras length.
 FORM_OF, DECISIVE = {}, {}
-for _, form in ipairs(FORMS) do
+for _, form in ipairs(SPEC.FORMS) do
   if form.decisive then
     DECISIVE[form.opcode] = true
   else
@@ -983,7 +1020,7 @@ function status_name(status)
   if name then
     return name
   end
-  for _, family in ipairs(STATUS_RANGES) do
+  for _, family in ipairs(SPEC.STATUS_RANGES) do
     if status >= family[1] and status <= family[2] then
       return family[3]
     end
@@ -1129,7 +1166,6 @@ local function learn(dialect, prefix, body)
   head.keyed, head.sync = head.key > 0 and not NO_DOCUMENT[head.name], PREPARED[head.name]
   head.quick = head.plain and head.kind == DATA and head.seqno_at == 0 and not head.drafted and head.since and head.flow
     and head.number < LIMITS.vbuckets
-  head.title = TITLE .. ", " .. head.info .. (head.vbucket and head.upr and format(", vbucket %d", head.vbucket) or "")
   return head
 end
 
@@ -1635,11 +1671,12 @@ local R, report, read_parts, check_names, read_frame_infos, read_extras, field_v
 
 do
 -- What examine found out about the frame that it looked at last. One table for all frames: nothing is kept.
-R = { flaws = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, infos = {} }
+R = { flaws = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, guilty = {}, infos = {} }
 
-function report(defect, detail)
+-- `field` is the one that is wrong, where that does not follow from the rule.
+function report(defect, detail, field)
   local n = R.flaws + 1
-  R.flaws, R.defects[n], R.details[n] = n, defect, detail
+  R.flaws, R.defects[n], R.details[n], R.guilty[n] = n, defect, detail, field
 end
 
 -- Take as many of the declared fields as the bytes from `at` (offset in the frame) up to `stop` hold whole.
@@ -1662,9 +1699,9 @@ function check_names(s, p, first)
     if part.reserved or part.names or part.flags then
       local value = number_at(s, p + R.at[i], part.size)
       if part.reserved and value > 0 then
-        report("reserved-not-zero", part.name)
+        report("reserved-not-zero", part.name, part.name)
       elseif part.names and not NAMES[part.names][value] then
-        report("enum-out-of-range", format("%s is %.0f", part.name, value))
+        report("enum-out-of-range", format("%s is %.0f", part.name, value), part.name)
       elseif part.flags and not FLAGS[part.flags].lenient then
         local all = FLAGS[part.flags].all
         local known = 0
@@ -1674,7 +1711,7 @@ function check_names(s, p, first)
           end
         end
         if value ~= known and all then
-          report("unknown-flag-bits", format("%s has 0x%x", part.name, floor(value - known)))
+          report("unknown-flag-bits", format("%s has 0x%x", part.name, floor(value - known)), part.name)
         end
       end
     end
@@ -1682,7 +1719,7 @@ function check_names(s, p, first)
 end
 
 local INFO_BY_ID = { [true] = {}, [false] = {} }
-for _, info in ipairs(FRAME_INFOS) do
+for _, info in ipairs(SPEC.FRAME_INFOS) do
   INFO_BY_ID[info.response or false][info.id] = info
 end
 
@@ -2371,7 +2408,7 @@ end
 ---------------------------------------------------------------- what is remembered of frames, for every later pass
 
 -- What the other parts use; everything else is private to this one.
-local tracked, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
+local RULE_BY_ID, tracked, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
   prepare_state, lose, unsynced, pace_collector, expect_short_lives
 
 do
@@ -2380,25 +2417,25 @@ do
 
 kept_limit = 8000000 -- a preference; beyond so many frames later passes show what frames themselves say
 tracked = 0
-verdicts = {} -- ordinal to a list: rule, severity, sentence, rule, ...
+verdicts = {} -- ordinal to a list: rule, severity, sentence, the field that is wrong or false, rule, ...
 snapshots = {} -- ordinal to the marker in force, or to the stream where there is none
 previous_seqnos, outstandings, links = {}, {}, {}
 
-local RULE_BY_ID = {}
+RULE_BY_ID = {}
 for _, rule in ipairs(RULES) do
   RULE_BY_ID[rule.id] = rule
 end
 
-function blame(n, rule, sentence, severity)
-  local list = verdicts[n]
-  if not RULE_BY_ID[rule] or (n > kept_limit and n < tracked) then
+function blame(n, rule, sentence, severity, field)
+  local list, known = verdicts[n], RULE_BY_ID[rule]
+  if not known or not known.checked or (n > kept_limit and n < tracked) then
     return
   elseif not list then
     list = {}
     verdicts[n] = list
   end
   local size = #list
-  list[size + 1], list[size + 2], list[size + 3] = rule, severity or false, sentence
+  list[size + 1], list[size + 2], list[size + 3], list[size + 4] = rule, severity or known.severity, sentence, field or false
 end
 
 -- A frame beyond what is kept has been shown.
@@ -2493,7 +2530,7 @@ function blame_defects(c, head, n)
         or (rule == "FRM-09" and not c.agreed.hello_collections)
         or (rule == "FRM-10" and c.agreed.open_no_value_with_underlying_datatype)
       if not doubtful then
-        blame(n, rule, head.name .. ": " .. spec.title .. (R.details[i] ~= "" and " (" .. R.details[i] .. ")" or ""), odd and "warning" or nil)
+        blame(n, rule, head.name .. ": " .. spec.title .. (R.details[i] ~= "" and " (" .. R.details[i] .. ")" or ""), odd and "warning" or nil, R.guilty[i])
       end
     end
   end
@@ -2516,7 +2553,7 @@ function blame_oddities(c, head, n, s, p)
   if (head.opcode == STREAM_REQUEST or head.opcode == ADD_STREAM) and not head.response and c.dialect == "dcp" and c.opened then
     local flags = field_value(s, p, "stream_flags")
     if flags and flags >= 512 and not maybe_newer(c) then
-      blame(n, "FRM-08", format("stream flags 0x%x, of which some have no name", floor(flags)))
+      blame(n, "FRM-08", format("stream flags 0x%x, of which some have no name", floor(flags)), nil, "stream_flags")
     end
   end
 end
@@ -2555,7 +2592,9 @@ function link(asked, n, number, time)
     links[asked.n] = links[asked.n] or {}
     links[asked.n].response_in = number
   end
-  links[n] = { response_to = asked.number, response_time = (time - asked.time) * 1000 }
+  -- Milliseconds, to the nanosecond: more digits than that are the difference of two doubles.
+  local elapsed = floor((time - asked.time) * 1000000000 + 0.5) / 1000000
+  links[n] = { response_to = asked.number, response_time = elapsed, vbucket = asked.vbucket }
 end
 
 local function agree(c, asked, s, p, body, head)
@@ -3359,7 +3398,7 @@ F = {}
 local BASES = { DEC = base.DEC, HEX = base.HEX, NONE = base.NONE }
 local FRAME_KINDS = { REQUEST = frametype.REQUEST, RESPONSE = frametype.RESPONSE, NONE = frametype.NONE }
 
-for _, row in ipairs(FIELDS) do
+for _, row in ipairs(SPEC.FIELDS) do
   local abbreviation, make = "upr." .. row.name, ProtoField[row.type]
   local field
   if row.type == "bool" then
@@ -3404,6 +3443,7 @@ for _, rule in ipairs(RULES) do
   local group = sub(rule.id, 1, 3) == "FRM" and expert.group.MALFORMED or expert.group.SEQUENCE
   declare(rule.id, rule.id:lower():gsub("-", "_"), rule.id .. ": " .. rule.title, SEVERITIES[rule.severity], group)
 end
+declare("evidence", "evidence", "Proves a finding", expert.severity.NOTE, expert.group.COMMENTS_GROUP)
 declare("status", "status", "Refused", expert.severity.NOTE, expert.group.RESPONSE_CODE)
 declare("defect", "defect", "Odd, but known", expert.severity.NOTE, expert.group.PROTOCOL)
 declare("kept", "kept", "No more frames are remembered for later passes", expert.severity.NOTE, expert.group.PROTOCOL)
@@ -3415,15 +3455,38 @@ end
 ---------------------------------------------------------------- parts of a frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_values, json_wanted, ADD, RANGE, generated, object_of, add_part, add_flags, add_document, add_value
+local show_keys, show_values, json_wanted, ADD, RANGE, generated, object_of, add_part, add_flags, add_document, add_value,
+  record_places
 
 do
 -- Methods of Wireshark's objects are looked up once: that takes as long as many of the calls themselves.
 -- ADD is TreeItem.add, RANGE Tvb.range; the dissector sets them. So it does `generated`, which adds a field that is not on
 -- the wire: the brackets around it are for eyes, so that in tshark, which makes every field of every packet, it is ADD.
 
-show_values, json_wanted = true, false -- preferences
+show_keys, show_values, json_wanted = true, true, false -- preferences
 local json_dissector
+
+-- Fields are added as usual, and the first item of each is remembered in a table by its field; without a table, no more.
+local plain_add, plain_generated
+
+function record_places(places)
+  if plain_add then
+    ADD, generated = plain_add, plain_generated
+    plain_add, plain_generated = nil, nil
+  end
+  if not places then
+    return
+  end
+  local function remembering(add)
+    return function(tree, field, ...)
+      local item = add(tree, field, ...)
+      places[field] = places[field] or item
+      return item
+    end
+  end
+  plain_add, plain_generated = ADD, generated
+  ADD, generated = remembering(ADD), remembering(generated)
+end
 
 -- Wireshark takes 64-bit numbers as objects only. Seqnos come again: as the one before the next, in other vbuckets, as
 -- ends of snapshots. So the last object of each slot is kept. For whole numbers below 2^53.
@@ -3529,8 +3592,16 @@ local function add_cache_records(tree, tvb, at, stop)
     if at > stop then
       return
     end
-    if sizes.key_length > 0 then
-      ADD(tree, F["record.key"], RANGE(tvb, place, sizes.key_length))
+    -- A collection id and at least one byte of key: check_cache_records has seen to that.
+    local id, size = collection_of(tvb:raw(place, sizes.key_length))
+    if size > 0 then
+      ADD(tree, F["record.collection_id"], RANGE(tvb, place, size), id)
+    end
+    if show_keys and sizes.key_length > size then
+      ADD(tree, F["record.key"], RANGE(tvb, place + size, sizes.key_length - size))
+    end
+    if show_values and sizes.value_length > 0 then
+      ADD(tree, F["record.value"], RANGE(tvb, place + sizes.key_length, sizes.value_length))
     end
   end
 end
@@ -3673,13 +3744,14 @@ end
 ---------------------------------------------------------------- one frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_keys, exact, show
+local exact, chosen, choose_fields, show
 
 do
-show_keys = true -- a preference
 -- Whether somebody sees where fields are in the packet. Every place is an object, and they are a third of what a frame
 -- takes; only Wireshark's window shows them, and the forms of tshark that print bytes (the preference `places`).
 exact = false
+-- Where no tree is seen, the fields that somebody asks for, by name: a filter, a column, tshark's -e. False where all are.
+chosen = false
 local DATATYPE = { name = "datatype", size = 1, flags = "datatype" }
 
 -- Nothing is set where it is 0, and its bits are not worth their lines.
@@ -3744,22 +3816,14 @@ local function add_key(tree, tvb, s, at, size, collection, collection_size)
   end
 end
 
--- Fields that are made from the frame, and in the first frame of a packet those of its connection.
+-- What is known of the connection, in the first frame of a packet.
 local dialect_shown
 
-local function add_generated(tree, head, s, p, body, value, v, side, first)
-  local a, b, c, d = byte(s, p + 12, p + 15)
-  generated(tree, F.name, head.name)
+local function add_connection(tree, head, v, side, first)
   if first or head.dialect ~= dialect_shown then
     dialect_shown = head.dialect
     generated(tree, F.dialect, dialect_shown)
   end
-  if head.response then
-    generated(tree, F.response, true)
-  end
-  generated(tree, F.value_length, value)
-  generated(tree, F.opaque_swapped, u32(d, c, b, a))
-  generated(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0)
   if first then
     if v.name then
       generated(tree, F.connection_name, v.name)
@@ -3771,6 +3835,19 @@ local function add_generated(tree, head, s, p, body, value, v, side, first)
       generated(tree, F.role, v.producer == side and "producer" or "consumer")
     end
   end
+end
+
+-- Fields that are made from the frame.
+local function add_generated(tree, head, s, p, body, value, v, side, first)
+  local a, b, c, d = byte(s, p + 12, p + 15)
+  generated(tree, F.name, head.name)
+  if head.response then
+    generated(tree, F.response, true)
+  end
+  generated(tree, F.value_length, value)
+  generated(tree, F.opaque_swapped, u32(d, c, b, a))
+  generated(tree, F.flow_bytes, head.flow and HEADER + body + head.flow or 0)
+  add_connection(tree, head, v, side, first)
 end
 
 -- A sound frame of a plain head has the fields of its layout at their places: made once per layout, they are a list of
@@ -3805,7 +3882,30 @@ local function add_in_place(item, tvb, o, head, recipe)
   end
 end
 
--- The same without places, where a number is not an object anyway.
+-- Numbers without places, where a number is not an object anyway: field, place and size, in a row.
+local function add_listed(item, tvb, o, list, s)
+  local add = ADD
+  for i = 1, #list, 3 do
+    local at, size = o + list[i + 1], list[i + 2]
+    if size == 4 then
+      add(item, list[i], u32(byte(s, at + 1, at + 4)))
+    elseif size == 1 then
+      add(item, list[i], byte(s, at + 1))
+    elseif size == 2 then
+      local high, low = byte(s, at + 1, at + 2)
+      add(item, list[i], high * 256 + low)
+    else
+      local a, b, c, d, e, f, g, h = byte(s, at + 1, at + 8)
+      if a + b > 0 then
+        add(item, list[i], RANGE(tvb, at, size)) -- a CAS, mostly: too large, and never the same again
+      else
+        add(item, list[i], object_of(u32(c, d, e, f) * 65536 + g * 256 + h))
+      end
+    end
+  end
+end
+
+-- The same as add_in_place without places.
 local function add_numbers(item, tvb, o, head, recipe, s)
   local add = ADD
   add(item, F.magic, head.magic)
@@ -3818,28 +3918,11 @@ local function add_numbers(item, tvb, o, head, recipe, s)
     add_datatype(item, tvb, o + 5, head)
   end
   add(item, head.status and F.status or F.vbucket, head.number)
-  for i = 1, #recipe, 3 do
-    local at, size = o + recipe[i + 1], recipe[i + 2]
-    if size == 4 then
-      add(item, recipe[i], u32(byte(s, at + 1, at + 4)))
-    elseif size == 1 then
-      add(item, recipe[i], byte(s, at + 1))
-    elseif size == 2 then
-      local high, low = byte(s, at + 1, at + 2)
-      add(item, recipe[i], high * 256 + low)
-    else
-      local a, b, c, d, e, f, g, h = byte(s, at + 1, at + 8)
-      if a + b > 0 then
-        add(item, recipe[i], RANGE(tvb, at, size)) -- a CAS, mostly: too large, and never the same again
-      else
-        add(item, recipe[i], object_of(u32(c, d, e, f) * 65536 + g * 256 + h))
-      end
-    end
-  end
+  add_listed(item, tvb, o, recipe, s)
 end
 
-local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
-  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), head.title)
+local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first, title)
+  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), title)
   if exact then
     add_in_place(item, tvb, o, head, recipe)
   else
@@ -3868,20 +3951,121 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
   return item
 end
 
+---------------------------------------------------------------- one frame, of which only some fields are asked for
+
+-- What is made of the value.
+local OF_VALUE = { "value", "document", "inflated", "xattr.name", "xattr.value" }
+local OF_KEY = { "key", "key_bytes", "collection_id" }
+-- What the state of the connection adds: see Shown.state.
+local OF_STATE = {
+  "stream", "snapshot", "snapshot_start", "snapshot_end", "previous_seqno", "outstanding", "window", "response_in",
+  "response_to", "response_time",
+}
+
+local function any_of(names)
+  for _, name in ipairs(names) do
+    if chosen[name] then
+      return true
+    end
+  end
+  return false
+end
+
+-- The fields that a tree asks for; it must not be visible, for then it asks for all.
+function choose_fields(referenced)
+  chosen = {}
+  for name, field in pairs(F) do
+    chosen[name] = referenced(field) or nil
+    if chosen[name] and sub(name, 1, 9) == "datatype." then
+      chosen.bits = true
+    end
+  end
+  chosen.of_value, chosen.of_key, chosen.of_state = any_of(OF_VALUE), any_of(OF_KEY), any_of(OF_STATE)
+end
+
+-- Numbers of the header and of the extras that are asked for: field, place and size, in a row.
+local function selection_of(head, recipe)
+  local list, all = {}, { F.magic, 0, 1, F.opcode, 1, 1, F.key_length, 2, 2, F.extras_length, 4, 1, F.datatype, 5, 1 }
+  local wanted = {}
+  for name in pairs(chosen) do
+    wanted[F[name] or false] = true
+  end
+  if chosen.bits then
+    wanted[F.datatype] = nil
+  end
+  all[16], all[17], all[18] = head.status and F.status or F.vbucket, 6, 2
+  for _, source in ipairs({ all, recipe }) do
+    for i = 1, #source, 3 do
+      if wanted[source[i]] then
+        local n = #list
+        list[n + 1], list[n + 2], list[n + 3] = source[i], source[i + 1], source[i + 2]
+      end
+    end
+  end
+  head.selection, head.selected_for = list, chosen
+  return list
+end
+
+-- As show_plain, for trees that nobody sees.
+local function show_chosen(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body))
+  local list = head.selected_for == chosen and head.selection or selection_of(head, recipe)
+  add_listed(item, tvb, o, list, s)
+  if chosen.bits then
+    add_datatype(item, tvb, o + 5, head)
+  end
+  local at, size = o + HEADER + head.extras, head.key
+  if size > 0 and chosen.of_key then
+    local collection = v.collections and head.document and byte(s, at + 1) or nil
+    add_key(item, tvb, s, at, size, collection, collection and 1 or 0)
+  end
+  local value = body - head.extras - size
+  if chosen.name then
+    generated(item, F.name, head.name)
+  end
+  if chosen.value_length then
+    generated(item, F.value_length, value)
+  end
+  if chosen.opaque_swapped then
+    local a, b, c, d = byte(s, o + 13, o + 16)
+    generated(item, F.opaque_swapped, u32(d, c, b, a))
+  end
+  if chosen.flow_bytes then
+    generated(item, F.flow_bytes, head.flow and HEADER + body + head.flow or 0)
+  end
+  if chosen.response and head.response then
+    generated(item, F.response, true)
+  end
+  if chosen.layout and head.fits[1].name ~= head.name then
+    generated(item, F.layout, head.fits[1].name)
+  end
+  add_connection(item, head, v, side, first)
+  if value > 0 and show_values and (chosen.of_value or json_wanted) then
+    if head.shape.body then
+      add_document(item, tvb, pinfo, at + size, value, head.datatype)
+    else
+      ADD(item, F.value, RANGE(tvb, at + size, value))
+    end
+  end
+  return item
+end
+
 -- Everything about the frame at offset o of a tvb, of which `have` bytes are there, on a connection that was like v.
--- `first`: no other of its packet comes before it; `sound`: that is known already.
-function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound)
+-- `first`: no other of its packet comes before it; `sound`: that is known already; `title`: its line.
+function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound, title)
   if head.plain and (sound or is_sound(head, v.collections, s, o + 1, body, have)) then
     local recipe = head.recipe
     if recipe == nil then
       recipe = recipe_of(head)
     end
-    if recipe then
-      return show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+    if recipe and chosen then
+      return show_chosen(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
+    elseif recipe then
+      return show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first, title)
     end
   end
   examine(head, v.collections, s, o + 1, body, have)
-  local item = ADD(tree, upr, RANGE(tvb, o, have), head.title)
+  local item = ADD(tree, upr, RANGE(tvb, o, have), title)
   add_header(item, tvb, o, head)
   for _, info in ipairs(R.infos) do
     ADD(item, F.frame_info, RANGE(tvb, o + info[2], info[3]), info[1])
@@ -3919,14 +4103,222 @@ end
 
 end
 
+---------------------------------------------------------------- a message in a line
+
+-- What the other parts use; everything else is private to this one.
+local label_of, message_of
+
+do
+local ELLIPSIS, ARROW = "\226\128\166", "\226\134\146"
+local LONGEST_TEXT = 48
+-- Messages about the connection: their vbucket says nothing.
+local OF_CONNECTION = { open = true, control = true, noop = true, buffer_ack = true }
+
+local function cut(text)
+  local clean = text:gsub("[^ -~]", ".")
+  return #clean > LONGEST_TEXT and sub(clean, 1, LONGEST_TEXT) .. ELLIPSIS or clean
+end
+
+-- The number that a declared field of the extras holds, and its name where it has one; nil where the frame has none, or
+-- not so many bytes.
+local function number_of(head, s, p, have, name)
+  local layout, at = head.fits[1], HEADER + head.framing
+  for i = 1, layout and #head.fits == 1 and #layout.extras or 0 do
+    local part = layout.extras[i]
+    if part.name == name then
+      local number = at + part.size <= have and number_at(s, p + at, part.size) or nil
+      return number, part.names and NAMES[part.names][number]
+    end
+    at = at + part.size
+  end
+end
+
+-- Key and value of a frame, where its lengths fit together and all of it is there.
+local function key_of(head, s, p, body, have)
+  local at = HEADER + head.framing + head.extras
+  if at + head.key <= HEADER + body and have >= HEADER + body and not (head.flexible and head.framing == 0) then
+    return sub(s, p + at, p + at + head.key - 1), sub(s, p + at + head.key, p + HEADER + body - 1)
+  end
+  return "", ""
+end
+
+local function document_key(head, s, p, body, have, collections)
+  local key = show_keys and head.key > 0 and key_of(head, s, p, body, have) or ""
+  if collections and head.shape and head.shape.document then
+    key = sub(key, select(2, collection_of(key)) + 1)
+  end
+  return key ~= "" and ' "' .. cut(key) .. '"' or ""
+end
+
+local function named(field)
+  return function(head, s, p, _, have)
+    local number, name = number_of(head, s, p, have, field)
+    return number and " " .. (name or format("%.0f", number)) or ""
+  end
+end
+
+local function quoted_key(head, s, p, body, have)
+  local key = key_of(head, s, p, body, have)
+  return key ~= "" and ' "' .. cut(key) .. '"' or ""
+end
+
+-- By name: what is worth telling of a request beside its name and its vbucket.
+local TOLD = {
+  open = quoted_key,
+  hello = quoted_key,
+  control = function(head, s, p, body, have)
+    local key, value = key_of(head, s, p, body, have)
+    return key ~= "" and " " .. cut(key) .. "=" .. cut(value) or ""
+  end,
+  buffer_ack = function(head, s, p, _, have)
+    local bytes = number_of(head, s, p, have, "buffer_bytes")
+    return bytes and format(" %.0f bytes", bytes) or ""
+  end,
+  stream_request = function(head, s, p, _, have)
+    local start = number_of(head, s, p, have, "start_seqno")
+    return start and format(" from %.0f", start) or ""
+  end,
+  snapshot_marker = function(head, s, p, body, have)
+    local start, stop = number_of(head, s, p, have, "snap_start_seqno"), number_of(head, s, p, have, "snap_end_seqno")
+    if not start and head.extras == 1 then -- later versions have them in the value
+      local _, value = key_of(head, s, p, body, have)
+      if #value >= 16 then
+        start, stop = number_at(value, 1, 8), number_at(value, 9, 8)
+      end
+    end
+    return start and stop and format(" %.0f to %.0f", start, stop) or ""
+  end,
+  stream_end = named("end_reason"),
+  set_vbucket_state = named("vbucket_state"),
+  oso_snapshot = named("oso_flags"),
+}
+
+local function seqno_of(head, s, p, have)
+  local spec = head.spec
+  if not spec or not spec.seqno or head.response and not head.drafted or (head.flexible and head.framing == 0) then
+    return nil
+  end
+  return number_of(head, s, p, have, spec.seqno)
+end
+
+-- A message for people: name, vbucket, seqno, key, or whatever tells it from others of its kind. `asked` is the vbucket
+-- that an answer's question was about.
+function label_of(head, s, p, body, have, collections, asked)
+  local name = head.name
+  if head.status then
+    local status = status_name(head.status) or format("0x%04x", head.status)
+    if head.status == LIMITS.rollback and head.opcode == STREAM_REQUEST then
+      local _, value = key_of(head, s, p, body, have)
+      if #value == 8 then
+        status = format("rollback to %.0f", number_at(value, 1, 8))
+      end
+    end
+    return name .. (asked and not OF_CONNECTION[name] and head.upr and format(" vb %d ", asked) or " ") .. ARROW .. " " .. status
+  end
+  local words = head.words
+  if not words then
+    words = name .. (head.upr and not OF_CONNECTION[name] and head.vbucket and format(" vb %d", head.vbucket) or "")
+    head.words = words
+  end
+  if head.kind == DATA then
+    local seqno = seqno_of(head, s, p, have)
+    if seqno then
+      words = words .. format(" seqno %.0f", seqno)
+    end
+    return words .. document_key(head, s, p, body, have, collections)
+  end
+  local more = TOLD[name]
+  return more and not head.fault and words .. more(head, s, p, body, have) or words
+end
+
+-- The same message as the annotations of `uprscope check --annotate` name it: no key, nothing of its content.
+function message_of(head, s, p, have)
+  local seqno = seqno_of(head, s, p, have)
+  return head.name .. (head.status and " response" or "") .. (head.vbucket and format(" vb %d", head.vbucket) or "")
+    .. (seqno and format(" seqno %.0f", seqno) or "")
+end
+
+end
+
+---------------------------------------------------------------- findings that a capture brings along
+
+-- What the other parts use; everything else is private to this one.
+local Notes = {}
+
+do
+-- `uprscope check --annotate` writes what it found into packet comments. One of them is
+--   RULE SEVERITY ROLE, MESSAGE: SENTENCE [uprscope FINDING; ROLE PACKET, ROLE PACKET, ...; CHECK]
+-- Anybody may write comments, so nothing of one is believed that does not fit: the check is right, the rule is known, and
+-- this packet has this role in the list. A comment that was moved to another packet, as by cutting a capture, is none.
+local FORM = "^(%u%u%u%-%d%d) (%a+) ([^,]+), ([^:]+): (.*) %[uprscope (%u%u%u%-%d%d%-%x+); ([^%];]+); (%x%x%x%x%x%x%x%x)%]$"
+local CLOSING = 11 -- bytes of "; CHECK]"
+local LONGEST, MOST, MOST_PACKETS = 4096, 64, 32
+local SEVERITY_NAMES = { error = true, warning = true, info = true }
+
+local function check_of(text)
+  local h = 5381
+  for i = 1, #text do
+    h = (h * 33 + byte(text, i)) % 4294967296
+  end
+  return format("%08x", h)
+end
+
+-- The packets of a finding with their roles; nil where something is no packet, or this one does not have that role.
+local function packets_in(list, role, number)
+  local packets, is_ours = {}, false
+  for each in list:gmatch("[^,]+") do
+    local what, digits = each:match("^ ?(%S.*) (%d+)$")
+    local packet = digits and #digits < 10 and tonumber(digits)
+    if not packet or packet < 1 or #packets >= MOST_PACKETS then
+      return nil
+    end
+    is_ours = is_ours or (what == role and packet == number)
+    if packet ~= number then
+      packets[#packets + 1] = packet
+    end
+  end
+  return is_ours and packets or nil
+end
+
+local function read(text, number)
+  if #text > LONGEST then
+    return nil
+  end
+  local rule, severity, role, message, sentence, finding, list, check = text:match(FORM)
+  if not rule or not RULE_BY_ID[rule] or not SEVERITY_NAMES[severity] or sub(finding, 1, 6) ~= rule
+    or check_of(sub(text, 1, #text - CLOSING)) ~= check then
+    return nil
+  end
+  local packets = packets_in(list, role, number)
+  return packets and {
+    rule = rule, severity = severity, guilty = role == "guilty", role = role, message = message, sentence = sentence,
+    finding = finding, packets = packets,
+  }
+end
+
+-- What the comments of a packet say about findings; nil where they say nothing.
+function Notes.of(number)
+  local found
+  local comments = { Notes.field() }
+  for i = 1, min(#comments, MOST) do
+    local fine, note = pcall(read, tostring(comments[i].value or ""), number)
+    if fine and note then
+      found = found or {}
+      found[#found + 1] = note
+    end
+  end
+  return found
+end
+
+end
+
 ---------------------------------------------------------------- what is remembered of a frame, in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_state, hand_over
+local Shown = {}
 
 do
 local couchbase_dissector
-local marker_shown, window_shown -- of the packet in hand
 
 -- What is remembered as a double is exact up to here; the message that said a larger number shows it.
 local EXACT = 9007199254740992.0
@@ -3947,15 +4339,10 @@ local function show_links(item, linked)
   end
 end
 
--- What is remembered of frame n, on a connection that was like v. What is the same for several frames of a packet is
--- shown with the first of them: filters find packets, and every line takes its time. `fresh`: a packet begins.
-function show_state(item, v, n, fresh)
-  if fresh then
-    marker_shown, window_shown = nil, nil
-  end
+-- What is remembered of frame n, on a connection that was like v.
+function Shown.state(item, v, n)
   local marker = snapshots[n]
-  if marker and marker ~= marker_shown then
-    marker_shown = marker
+  if marker then
     local request = marker.stream.request
     if request then
       generated(item, F.stream, request)
@@ -3974,25 +4361,68 @@ function show_state(item, v, n, fresh)
   if outstanding then
     generated(item, F.outstanding, outstanding)
     local window = v.window
-    if window ~= window_shown and window and window > 0 and window < WORD then
+    if window and window > 0 and window < WORD then
       generated(item, F.window, window)
-      window_shown = window
     end
   end
   if links[n] then
     show_links(item, links[n])
   end
-  local list = verdicts[n]
-  if list then
-    for i = 1, #list, 3 do
-      item:add_proto_expert_info(EXPERTS[list[i]], list[i] .. ": " .. list[i + 2])
+end
+
+---------------------------------------------------------------- what is wrong
+
+-- An expert item hangs on the field that is wrong, where the message has it: `places` knows the items of its fields.
+local function place_of(item, places, rule, field)
+  local found = field and places[F[field]]
+  for _, name in ipairs(found and {} or RULE_BY_ID[rule].fields) do
+    found = found or (F[name] and places[F[name]])
+  end
+  return found or item
+end
+
+local function show_finding(item, places, rule, severity, words, field)
+  place_of(item, places, rule, field):add_proto_expert_info(EXPERTS[rule], words)
+  generated(item, F.rule, rule)
+  generated(item, F.severity, severity)
+end
+
+-- What the comments of a packet say about one of its messages. Others of the finding's packets are links.
+function Shown.annotation(item, places, note)
+  note.shown = true
+  local words = format("%s: %s", note.rule, note.sentence)
+  if note.guilty then
+    show_finding(item, places, note.rule, note.severity, words)
+  else
+    item:add_proto_expert_info(EXPERTS.evidence, format("Proves %s (%s): %s", note.rule, note.role, note.sentence))
+  end
+  generated(item, F.finding, note.finding)
+  for _, packet in ipairs(note.packets) do
+    generated(item, F.evidence, packet)
+  end
+end
+
+-- What is wrong with frame n, which is the message that annotations call `message`. What they say, they say in more words
+-- than we have, so it is not said twice.
+function Shown.verdicts(item, places, n, notes, message)
+  local told = {}
+  for _, note in ipairs(notes or {}) do
+    if note.message == message and not note.shown then
+      Shown.annotation(item, places, note)
+      told[note.rule] = note.guilty or told[note.rule]
+    end
+  end
+  local list = n and verdicts[n]
+  for i = 1, list and #list or 0, 4 do
+    if not told[list[i]] then
+      show_finding(item, places, list[i], list[i + 1], list[i] .. ": " .. list[i + 2], list[i + 3])
     end
   end
 end
 
 -- The built-in dissector for what is not ours, where anybody asks for its fields or for ours; its words in the Info
 -- column are not wanted.
-function hand_over(range, pinfo, tree, wanted)
+function Shown.beside(range, pinfo, tree, wanted)
   if couchbase_dissector == nil then
     local found, dissector = pcall(Dissector.get, "couchbase")
     couchbase_dissector = found and dissector or false
@@ -4034,10 +4464,10 @@ upr.prefs.kept = Pref.uint(
   "Frames to remember", 8000000, "For so many frames Wireshark can show what came before them when it looks at them again"
 )
 
----------------------------------------------------------------- packets: where messages start, the Info column
+---------------------------------------------------------------- packets: where messages start
 
 -- What the other parts use; everything else is private to this one.
-local info_packet, locate, words_of, names_of, write_info, runs, run_counts
+local locate
 
 do
 -- Whether place a of a TCP stream lies before place b.
@@ -4140,59 +4570,77 @@ function locate(c, lane, reported, s, number, offset)
   return nil, false
 end
 
--- The messages of a tvb as words, runs of the same one counted.
-runs, run_counts = {}, {}
-local counted = {} -- by name, words for its runs: most packets have one of few
+end
 
-function words_of(name, times)
-  if times == 1 then
-    return name
+---------------------------------------------------------------- the Info column
+
+-- What the other parts use; everything else is private to this one.
+local Info = {} -- Lua has room for 200 local variables in a file: what is called once a packet stands in tables
+
+do
+-- The messages of a packet as runs of one name: the first of a run is told, and how many they are.
+local RUNS_TOLD = 12
+local TIMES, MORE = " \226\128\166 x", ", \226\128\166"
+local names, counts, labels, total = {}, {}, {}, 0
+local written -- the words in the column, where it was this packet that wrote them
+
+-- A packet begins.
+function Info.begin()
+  total, written = 0, nil
+end
+
+-- So many more messages of a name. Returns true where a run begins that is to be told: see Info.tell.
+function Info.count(name, times)
+  if names[total] == name and total > 0 then
+    counts[total] = counts[total] + times
+    return false
   end
-  local known = counted[name]
-  if not known then
-    known = {}
-    counted[name] = known
-  end
-  local words = known[times]
-  if not words then
-    words = name .. format(" x%d", times)
-    if times < 100 then
-      known[times] = words
+  total = total + 1
+  names[total], counts[total], labels[total] = name, times, name
+  return total <= RUNS_TOLD
+end
+
+function Info.tell(label)
+  labels[total] = label
+end
+
+local function words_of(i)
+  local times = counts[i]
+  return times == 1 and labels[i] or labels[i] .. TIMES .. times
+end
+
+local COLUMNS, SET -- looked up once
+
+-- TCP keeps what the bytes of a message that it had put together made of the column, so that the rest of the packet writes
+-- behind it. Returns what stood there before our words.
+local function take_back(info)
+  local text = tostring(info)
+  local before = #text - #written
+  info:clear_fence()
+  return before > 0 and sub(text, before + 1) == written and sub(text, 1, before) or ""
+end
+
+-- One packet may come as several tvbs: each writes all that is known by then, over whatever other dissectors wrote.
+function Info.write(pinfo, protocol)
+  local words
+  if total == 1 then
+    words = words_of(1)
+  elseif total == 0 then
+    return
+  else
+    local parts = {}
+    for i = 1, min(total, RUNS_TOLD) do
+      parts[i] = words_of(i)
     end
+    words = concat(parts, ", ") .. (total > RUNS_TOLD and MORE or "")
   end
-  return words
-end
-
-function names_of(count)
-  if count == 1 then
-    return words_of(runs[1], run_counts[1])
-  end
-  local parts = {}
-  for i = 1, count do
-    parts[i] = words_of(runs[i], run_counts[i])
-  end
-  return concat(parts, ", ")
-end
-
-local info_column -- of the packet in hand
-local COLUMNS, SET, APPEND -- looked up once
-
--- One packet may come as several tvbs, each of which adds its words. `guarded`: other dissectors were called, which
--- write there too.
-function write_info(pinfo, label, number, words, guarded)
-  -- A column lives as long as the packet is looked at, which may be anew.
-  if info_packet ~= number or not pcall(APPEND, info_column, ", " .. words) then
-    COLUMNS = COLUMNS or getter_of(pinfo, "cols")
-    local columns = COLUMNS(pinfo)
-    columns.protocol = label
-    info_column = columns.info
-    SET = SET or info_column.set
-    SET(info_column, words)
-    APPEND, info_packet = APPEND or info_column.append, number
-  end
-  if guarded then
-    info_column:fence()
-  end
+  COLUMNS = COLUMNS or getter_of(pinfo, "cols")
+  local columns = COLUMNS(pinfo)
+  columns.protocol = protocol
+  local info = columns.info
+  SET = SET or info.set
+  SET(info, written and take_back(info) .. words or words)
+  written = words
 end
 
 end
@@ -4209,7 +4657,8 @@ local forgetful -- the packet from which on frames are not remembered
 -- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
 local packet_offset, packet_c, packet_side, packet_lane, packet_wanted, packet_blind, packet_seen
 local packet_plain -- whether nothing but an odd frame calls for a closer look
-local packet_shown, packet_told = false, false -- whether a frame of it is in the tree, and one with what came before
+local packet_shown = false -- whether a frame of it is in the tree
+local packet_notes -- what its comments say
 local packet_number = NO_RANGE
 
 local forget_packets, take_packet, keep_ordinal, ordinal_of, PLACES
@@ -4220,6 +4669,7 @@ local REFERENCED, MARK, VISITED, SRC_PORT -- looked up once
 local unpaced = 0 -- packets since the collector was looked after
 local json_asked = false -- somebody filters by a field of JSON
 local pass_wanted -- whether anybody asks for fields on the first pass
+local pass_chosen -- which, where no tree is seen
 -- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
 -- packets in the same order, is the first as to what came before.
 local blind_pass, followed = false, 0
@@ -4227,7 +4677,7 @@ local blind_pass, followed = false, 0
 -- A capture begins.
 function forget_packets()
   places, ordinals, joined, forgetful, packet_number = {}, {}, {}, nil, NO_RANGE
-  blind_pass, followed, json_asked, pass_wanted = false, 0, false, nil
+  blind_pass, followed, json_asked, pass_wanted, pass_chosen = false, 0, false, nil, nil
 end
 
 local function marked(tree, field, value)
@@ -4243,6 +4693,7 @@ local function begin_pass(pinfo, tree)
     VISITED, SRC_PORT = getter_of(pinfo, "visited"), getter_of(pinfo, "src_port")
     generated = in_window and marked or ADD
   end
+  pass_chosen = nil
   if json_shown == 0 and json_proto then
     -- A visible tree says that everything is wanted, so it tells nothing.
     json_asked = not tree.visible and REFERENCED(tree, json_proto)
@@ -4274,22 +4725,29 @@ function take_packet(number, offset, pinfo, tree)
     end
   end
   packet_number, packet_offset, packet_c, packet_side, packet_lane = number, offset, c, side, c.lanes[side]
-  packet_wanted, packet_blind, packet_seen, info_packet = wanted, blind, visited, nil
-  packet_shown, packet_told = false, false
+  packet_wanted, packet_blind, packet_seen, packet_shown = wanted, blind, visited, false
+  packet_notes = Notes.field() and Notes.of(number)
+  Info.begin()
   if blind then
     blind_pass = true
   elseif blind_pass and visited and number > followed then
     followed, packet_seen = number, false
   end
-  packet_plain = not (packet_seen or wanted or blind or beside)
+  packet_plain = not (packet_seen or wanted or blind or beside or packet_notes)
   if wanted then
-    if expect_short_lives and not in_window and tree.visible then
+    local visible = tree.visible
+    if expect_short_lives and not in_window and visible then
       expect_short_lives()
       expect_short_lives = nil
     end
+    if not visible and not pass_chosen then
+      choose_fields(function(field) return REFERENCED(tree, field) end)
+      pass_chosen = chosen
+    end
+    chosen = not visible and pass_chosen
     -- A tree that is seen is one packet in Wireshark, and all of them in tshark.
     if in_window then
-      exact = tree.visible
+      exact = visible
     end
     json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and exact)
   end
@@ -4356,9 +4814,51 @@ local function say_kept(tree, number)
   tree:add_proto_expert_info(EXPERTS.kept, words)
 end
 
--- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `times` frames of one name
--- that were taken before.
-local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, times, last_name)
+-- The line of a message, for a run of them that begins at offset o.
+local function tell(c, heads, s, o, body, have, collections, asked)
+  local head = heads[sub(s, o + 1, o + 8)] or head_at(heads, c.dialect, s, o + 1, body)
+  Info.tell(label_of(head, s, o + 1, body, have, collections, asked))
+end
+
+-- The line of the frame that stretches begin with: it is whole.
+local function tell_first(c, s, o)
+  local body = number_at(s, o + 9, 4)
+  tell(c, c.heads, s, o, body, HEADER + body, c.collections)
+end
+
+-- A message in the tree, with what is known of its connection and what is wrong with it.
+local function present(tvb, pinfo, tree, s, o, head, v, side, body, have, sound, n)
+  local asked = n and links[n] and links[n].vbucket
+  local title = TITLE .. ", " .. label_of(head, s, o + 1, body, have, v.collections, asked)
+  local places = (packet_notes or (n and checks and verdicts[n])) and {}
+  if places then
+    record_places(places)
+  end
+  local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, not packet_shown, sound, title)
+  packet_shown = true
+  if n and checks then
+    if not chosen or chosen.of_state then
+      Shown.state(item, v, n)
+    end
+  end
+  if places then
+    record_places()
+    Shown.verdicts(item, places, n and checks and n, packet_notes, packet_notes and message_of(head, s, o + 1, have))
+  end
+end
+
+-- Comments about messages that are not in this packet as Wireshark has it: shown all the same, with the packet.
+local function show_rest(tree)
+  for _, note in ipairs(packet_notes) do
+    if not note.shown then
+      Shown.annotation(tree, {}, note)
+    end
+  end
+end
+
+-- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `count` frames that were
+-- taken before.
+local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, count)
   local length, reported = #s, REPORTED(tvb)
   local whole = reported == length
   local c, side, lane, wanted, visited = packet_c, packet_side, packet_lane, packet_wanted, packet_seen
@@ -4378,7 +4878,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
     if not located then
       o, late = locate(c, lane, reported, s, number, offset)
     end
-    if (times == 0 and o ~= 0 or late) and not packet_blind then
+    if (count == 0 and o ~= 0 or late) and not packet_blind then
       places[number * PLACES + offset] = { o, late }
     end
     if not late and c.lost then
@@ -4387,11 +4887,11 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
     end
     plainly = packet_plain and o and not late and tracked + length < kept_limit
   end
-  local count, run, asked, first, guarded = times, 0, false, nil, wanted
+  local asked, first = false, nil
   local known = visited and v.heads or c.heads
   local synced = o ~= nil
-  if times > 0 then
-    run, runs[1], ordinal = 1, last_name, tracked - times + 1
+  if count > 0 then
+    ordinal = tracked - count + 1
   end
   o = o or 0
   while o < length do
@@ -4407,12 +4907,10 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
           ordinal = tracked + 1
           keep_ordinal(number, offset, o, ordinal)
         end
-        if name ~= last_name then
-          run_counts[run] = times
-          run, last_name, times = run + 1, name, 0
-          runs[run] = name
+        if Info.count(name, taken) then
+          tell_first(c, s, o)
         end
-        tracked, count, times, o = tracked + taken, count + taken, times + taken, stop
+        tracked, count, o = tracked + taken, count + taken, stop
       end
       if rest ~= true then
         break
@@ -4505,28 +5003,19 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
         end
         v = c.now
       end
-      if wanted or head.refused or (n and verdicts[n]) then
-        guarded = true
-        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, not packet_shown, quick)
-        packet_shown = true
-        if n and checks then
-          show_state(item, v, n, not packet_told)
-          packet_told = true
-        end
+      if wanted or head.refused or packet_notes or (n and verdicts[n]) then
+        present(tvb, pinfo, tree, s, o, head, v, side, body, have, quick, n)
       end
-      if (beside or not head.upr) and hand_over(RANGE(tvb, o, have), pinfo, tree, wanted) then
-        guarded = true
+      if beside or not head.upr then
+        Shown.beside(RANGE(tvb, o, have), pinfo, tree, wanted)
+      end
+      if Info.count(head.info, 1) then
+        Info.tell(label_of(head, s, o + 1, body, have, v.collections, n and links[n] and links[n].vbucket))
       end
       if n and n > kept_limit then
         forget(n)
       end
-      count = count + 1
-      if head.info ~= last_name then
-        run_counts[run] = times
-        run, last_name, times = run + 1, head.info, 0
-        runs[run] = last_name
-      end
-      times, o = times + 1, o + total
+      count, o = count + 1, o + total
     end
   end
   if not visited and not late then
@@ -4541,9 +5030,9 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
       skip(tvb, tree, first, length - first)
     end
   end
-  if run > 0 then
-    run_counts[run] = times
-    write_info(pinfo, visited and v.label or c.label, number, names_of(run), guarded)
+  Info.write(pinfo, visited and v.label or c.label)
+  if packet_notes and (offset > 0 or lane.next == lane.seen) then
+    show_rest(tree)
   end
   return length
 end
@@ -4559,14 +5048,14 @@ function upr.dissector(tvb, pinfo, tree)
   end
   local length = #s
   if not packet_plain or tracked + length >= kept_limit or REPORTED(tvb) ~= length then
-    return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0, nil)
+    return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0)
   end
   -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
   -- the next packet.
   local c, lane = packet_c, packet_lane
   local o, late = locate(c, lane, length, s, number, offset)
   if o ~= 0 or late or c.lost then
-    return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0, nil)
+    return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0)
   end
   local times, name, rest
   if checks then
@@ -4582,18 +5071,19 @@ function upr.dissector(tvb, pinfo, tree)
       list[number] = (tracked + 1) * PLACES + offset
     end
     tracked = tracked + times
+    if Info.count(name, times) then
+      tell_first(c, s, 0)
+    end
   end
   if not rest or rest == true or (rest > 0 and CAN_DESEGMENT(pinfo) <= 0) then
-    return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times, times > 0 and name)
+    return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times)
   end
   local seen = lane.seen
   lane.next = seen and (seen - length + o) % TCP_SPAN or 0
   if rest > 0 then
     ask_for(pinfo, o, rest)
   end
-  if times > 0 then
-    write_info(pinfo, c.label, number, times == 1 and name or words_of(name, times), false)
-  end
+  Info.write(pinfo, c.label)
   return length
 end
 
@@ -4607,7 +5097,7 @@ local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
 local function reset()
   connections, connection_list = {}, {}
   verdicts, snapshots, previous_seqnos, outstandings, links = {}, {}, {}, {}, {}
-  tracked, keys_kept, info_packet = 0, 0, nil
+  tracked, keys_kept = 0, 0
   forget_packets()
 end
 
@@ -4650,6 +5140,7 @@ end
 
 stream_field, seq_field = Field.new("tcp.stream"), Field.new("tcp.seq")
 ack_field, behind_field = Field.new("tcp.ack"), Field.new("tcp.nxtseq")
+Notes.field = Field.new("frame.comment")
 self_dissector = Dissector.get("upr")
 local has_json, json_found = pcall(Dissector.get, "json")
 json_proto = has_json and json_found or nil

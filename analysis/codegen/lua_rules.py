@@ -1,11 +1,13 @@
-"""The rules that the Wireshark plugin checks: their words and weights come from the catalogue, as everywhere else.
+"""The rules as the Wireshark plugin knows them: their words and weights come from the catalogue, as everywhere else.
 
-Knows which rules the plugin's runtime has code for; must not know how a rule is checked, here or there.
+It checks the cheap ones itself, frame by frame; the findings of all others reach it through packet comments, which
+``uprscope check --annotate`` writes. Knows which rules the plugin's runtime has code for; must not know how a rule is
+checked, here or there.
 """
 
 from __future__ import annotations
 
-from analysis.rules import RULE_BY_ID
+from analysis.rules import RULES
 from dissector.codegen import lua_plugin
 
 #: In the order that the plugin lists them.
@@ -18,9 +20,43 @@ CHECKED: tuple[str, ...] = (
 )
 
 
+#: Where the expert item of a rule hangs: the first of these fields that the message has, else the message's own line. A
+#: rule that is not listed has those of its group.
+FIELDS: dict[str, tuple[str, ...]] = {
+    "FRM": ("opcode",),
+    "FRM-01": ("body_length",),
+    "FRM-03": ("extras_length",),
+    "FRM-04": ("key_length",),
+    "FRM-05": ("value_length",),
+    "FRM-06": ("datatype",),
+    "FRM-07": ("cas",),
+    "FRM-09": ("collection_id", "key", "key_bytes"),
+    "FRM-10": ("document", "value"),
+    "FRM-11": ("marker_version",),
+    "FRM-12": ("nmeta",),
+    "FRM-14": ("value_length",),
+    "FRM-15": ("vbucket",),
+    "OPQ": ("opaque",),
+    "OPQ-06": ("vbucket",),
+    "OPQ-07": ("vbucket",),
+    "SNP": ("snap_start_seqno", "by_seqno", "vbucket"),
+    "SNP-05": ("key", "key_bytes", "by_seqno"),
+    "SNP-08": ("snapshot_type", "vbucket"),
+    "SEQ": ("by_seqno", "vbucket"),
+    "FLC": ("buffer_bytes", "outstanding"),
+}
+
+
+def fields_of(rule: str) -> tuple[str, ...]:
+    """Return where a rule's expert item hangs."""
+    return FIELDS.get(rule) or FIELDS.get(rule[:3], ())
+
+
 def render() -> str:
     """Return the plugin with the rules of the catalogue."""
-    found = (RULE_BY_ID[name] for name in CHECKED)
     return lua_plugin.render(
-        lua_plugin.RuleRow(rule.id, rule.severity.value, rule.title, rule.source) for rule in found
+        lua_plugin.RuleRow(
+            rule.id, rule.severity.value, rule.title, rule.source, rule.id in CHECKED, fields_of(rule.id)
+        )
+        for rule in RULES
     )

@@ -36,15 +36,17 @@ class RuleRow(NamedTuple):
     severity: str
     title: str
     source: str
+    checked: bool  #: by the plugin itself; of the others it shows what ``uprscope check --annotate`` found
+    fields: tuple[str, ...]  #: where its expert item hangs: the first of these that the message has
 
 
 def render(rules: Iterable[RuleRow] = ()) -> str:
     """Return the plugin with these rules; what it checks beside them stays silent."""
-    rows = [{"id": rule.id, "severity": rule.severity, "title": rule.title, "source": rule.source} for rule in rules]
+    rows = [rule._asdict() | {"checked": rule.checked or None} for rule in rules]
     parts = [
         _HEAD.format(version=__version__),
         lua_tables.render(),
-        lua_source.rows("RULES", rows, "rules of the catalogue that are checked"),
+        lua_source.rows("RULES", rows, "rules of the catalogue"),
         *(path.read_text(encoding="utf-8") for path in sorted(_RUNTIME.glob("*.lua"))),
     ]
     return "\n".join(parts)

@@ -94,4 +94,9 @@ def keyed(name: str, entries: Mapping[str, Literal] | Mapping[int, Literal], rem
 def table(name: str, lines: Iterable[str], remark: str) -> str:
     """Write a table of lines that are Lua already."""
     inside = "".join(f"  {line},\n" for line in lines)
-    return f"-- {remark}\nlocal {name} = {{\n{inside}}}\n"
+    return f"-- {remark}\n{assigned(name)} = {{\n{inside}}}\n"
+
+
+def assigned(name: str) -> str:
+    """Write what a value is assigned to: a local variable, of which a file of Lua has at most 200, or a table's member."""
+    return name if "." in name else f"local {name}"

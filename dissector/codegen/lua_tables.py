@@ -172,29 +172,30 @@ def render() -> str:
     metadata = [made.part(field) for field in fields.METADATA_ENTRY]
     listed = FieldList(made)
     sections = [
+        "local SPEC = {} -- what is read once, when the plugin starts\n",
         lua_source.keyed("LIMITS", _limits(), "numbers of the protocol"),
         lua_source.keyed("MAGICS", _magics(), "first bytes"),
         lua_source.keyed("NAMES", made.names, "numbers with names"),
         lua_source.keyed("FLAGS", made.flags, "bits with names"),
         lua_source.rows(
-            "STATUS_RANGES",
+            "SPEC.STATUS_RANGES",
             ([family.low, family.high, family.name] for family in enums.STATUS_RANGES),
             "families of statuses",
         ),
-        lua_source.rows("PARTS", made.parts.rows, "declared fields"),
-        lua_source.rows("LAYOUTS", made.layouts.rows, "forms of bodies: parts by number"),
-        lua_source.rows("SHAPES", made.shapes.rows, "what a request, answer or push is made of: layouts by number"),
+        lua_source.rows("SPEC.PARTS", made.parts.rows, "declared fields"),
+        lua_source.rows("SPEC.LAYOUTS", made.layouts.rows, "forms of bodies: parts by number"),
+        lua_source.rows("SPEC.SHAPES", made.shapes.rows, "what a request, answer or push is made of: layouts by number"),
         lua_source.rows("MESSAGES", messages, "messages of all dialects: shapes by number"),
         lua_source.keyed("OPCODES", _opcodes(), "by dialect, opcodes to messages by number"),
-        lua_source.rows("FRAME_INFOS", infos, "objects of the framing extras"),
+        lua_source.rows("SPEC.FRAME_INFOS", infos, "objects of the framing extras"),
         lua_source.keyed("EVENTS", events, "system events"),
         lua_source.keyed("RECORDS", records, "values that are lists"),
-        f"local METADATA_ENTRY = {lua_source.literal(metadata)}\n",
+        f"SPEC.METADATA_ENTRY = {lua_source.literal(metadata)}\n",
         lua_source.keyed("CONTROLS", _controls(), "control parameters: values or a pattern of Lua's"),
-        lua_source.rows("FORMS", _forms(), "what requests prove about dialect and era"),
+        lua_source.rows("SPEC.FORMS", _forms(), "what requests prove about dialect and era"),
         lua_source.keyed("DEFECTS", _defects(), "what can be wrong with one frame"),
         lua_source.rows(
-            "FIELDS", listed.rows(), "the fields of Wireshark: name, type, title, base, names, mask, words"
+            "SPEC.FIELDS", listed.rows(), "the fields of Wireshark: name, type, title, base, names, mask, words"
         ),
     ]
     return "\n".join(sections)

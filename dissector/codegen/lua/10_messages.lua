@@ -45,23 +45,23 @@ local function numbered(list, table_of)
   end
 end
 
-for _, layout in ipairs(LAYOUTS) do
-  numbered(layout.extras, PARTS)
-  numbered(layout.value, PARTS)
+for _, layout in ipairs(SPEC.LAYOUTS) do
+  numbered(layout.extras, SPEC.PARTS)
+  numbered(layout.value, SPEC.PARTS)
 end
-for _, shape in ipairs(SHAPES) do
-  numbered(shape.layouts, LAYOUTS)
+for _, shape in ipairs(SPEC.SHAPES) do
+  numbered(shape.layouts, SPEC.LAYOUTS)
   for _, layout in ipairs(shape.layouts) do
     shape.fixed = shape.fixed or #layout.value > 0
   end
 end
-for _, info in ipairs(FRAME_INFOS) do
-  numbered(info.fields, PARTS)
+for _, info in ipairs(SPEC.FRAME_INFOS) do
+  numbered(info.fields, SPEC.PARTS)
 end
 for _, event in pairs(EVENTS) do
   for version, fields in pairs(event.versions) do
     if fields then
-      numbered(fields, PARTS)
+      numbered(fields, SPEC.PARTS)
       fields.size = 0
       for _, part in ipairs(fields) do
         fields.size = fields.size + part.size
@@ -70,17 +70,17 @@ for _, event in pairs(EVENTS) do
   end
 end
 for _, record in pairs(RECORDS) do
-  numbered(record.fields, PARTS)
+  numbered(record.fields, SPEC.PARTS)
 end
-numbered(METADATA_ENTRY, PARTS)
+numbered(SPEC.METADATA_ENTRY, SPEC.PARTS)
 
 PUSHED, DRAFTED, DRAFT_LOG, DRAFT_OPCODES = {}, {}, nil, {}
 for _, message in ipairs(MESSAGES) do
-  message.request = message.request and SHAPES[message.request]
-  message.push = message.push and SHAPES[message.push]
+  message.request = message.request and SPEC.SHAPES[message.request]
+  message.push = message.push and SPEC.SHAPES[message.push]
   message.responses = message.responses or {}
   for status, shape in pairs(message.responses) do
-    message.responses[status] = SHAPES[shape]
+    message.responses[status] = SPEC.SHAPES[shape]
   end
   if message.server_push then
     PUSHED[message.opcode] = message
@@ -107,7 +107,7 @@ NOOP, SNAPSHOT_MARKER = OPCODE.noop, OPCODE.snapshot_marker
 
 -- What requests prove about dialect and era, by opcode and extras length.
 FORM_OF, DECISIVE = {}, {}
-for _, form in ipairs(FORMS) do
+for _, form in ipairs(SPEC.FORMS) do
   if form.decisive then
     DECISIVE[form.opcode] = true
   else
@@ -168,7 +168,7 @@ function status_name(status)
   if name then
     return name
   end
-  for _, family in ipairs(STATUS_RANGES) do
+  for _, family in ipairs(SPEC.STATUS_RANGES) do
     if status >= family[1] and status <= family[2] then
       return family[3]
     end

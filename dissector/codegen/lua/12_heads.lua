@@ -135,7 +135,6 @@ local function learn(dialect, prefix, body)
   head.keyed, head.sync = head.key > 0 and not NO_DOCUMENT[head.name], PREPARED[head.name]
   head.quick = head.plain and head.kind == DATA and head.seqno_at == 0 and not head.drafted and head.since and head.flow
     and head.number < LIMITS.vbuckets
-  head.title = TITLE .. ", " .. head.info .. (head.vbucket and head.upr and format(", vbucket %d", head.vbucket) or "")
   return head
 end
 

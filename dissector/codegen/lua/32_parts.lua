@@ -5,11 +5,12 @@ local R, report, read_parts, check_names, read_frame_infos, read_extras, field_v
 
 do
 -- What examine found out about the frame that it looked at last. One table for all frames: nothing is kept.
-R = { flaws = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, infos = {} }
+R = { flaws = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, guilty = {}, infos = {} }
 
-function report(defect, detail)
+-- `field` is the one that is wrong, where that does not follow from the rule.
+function report(defect, detail, field)
   local n = R.flaws + 1
-  R.flaws, R.defects[n], R.details[n] = n, defect, detail
+  R.flaws, R.defects[n], R.details[n], R.guilty[n] = n, defect, detail, field
 end
 
 -- Take as many of the declared fields as the bytes from `at` (offset in the frame) up to `stop` hold whole.
@@ -32,9 +33,9 @@ function check_names(s, p, first)
     if part.reserved or part.names or part.flags then
       local value = number_at(s, p + R.at[i], part.size)
       if part.reserved and value > 0 then
-        report("reserved-not-zero", part.name)
+        report("reserved-not-zero", part.name, part.name)
       elseif part.names and not NAMES[part.names][value] then
-        report("enum-out-of-range", format("%s is %.0f", part.name, value))
+        report("enum-out-of-range", format("%s is %.0f", part.name, value), part.name)
       elseif part.flags and not FLAGS[part.flags].lenient then
         local all = FLAGS[part.flags].all
         local known = 0
@@ -44,7 +45,7 @@ function check_names(s, p, first)
           end
         end
         if value ~= known and all then
-          report("unknown-flag-bits", format("%s has 0x%x", part.name, floor(value - known)))
+          report("unknown-flag-bits", format("%s has 0x%x", part.name, floor(value - known)), part.name)
         end
       end
     end
@@ -52,7 +53,7 @@ function check_names(s, p, first)
 end
 
 local INFO_BY_ID = { [true] = {}, [false] = {} }
-for _, info in ipairs(FRAME_INFOS) do
+for _, info in ipairs(SPEC.FRAME_INFOS) do
   INFO_BY_ID[info.response or false][info.id] = info
 end
 

@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- what is remembered of frames, for every later pass
 
 -- What the other parts use; everything else is private to this one.
-local tracked, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
+local RULE_BY_ID, tracked, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
   prepare_state, lose, unsynced, pace_collector, expect_short_lives
 
 do
@@ -10,25 +10,25 @@ do
 
 kept_limit = 8000000 -- a preference; beyond so many frames later passes show what frames themselves say
 tracked = 0
-verdicts = {} -- ordinal to a list: rule, severity, sentence, rule, ...
+verdicts = {} -- ordinal to a list: rule, severity, sentence, the field that is wrong or false, rule, ...
 snapshots = {} -- ordinal to the marker in force, or to the stream where there is none
 previous_seqnos, outstandings, links = {}, {}, {}
 
-local RULE_BY_ID = {}
+RULE_BY_ID = {}
 for _, rule in ipairs(RULES) do
   RULE_BY_ID[rule.id] = rule
 end
 
-function blame(n, rule, sentence, severity)
-  local list = verdicts[n]
-  if not RULE_BY_ID[rule] or (n > kept_limit and n < tracked) then
+function blame(n, rule, sentence, severity, field)
+  local list, known = verdicts[n], RULE_BY_ID[rule]
+  if not known or not known.checked or (n > kept_limit and n < tracked) then
     return
   elseif not list then
     list = {}
     verdicts[n] = list
   end
   local size = #list
-  list[size + 1], list[size + 2], list[size + 3] = rule, severity or false, sentence
+  list[size + 1], list[size + 2], list[size + 3], list[size + 4] = rule, severity or known.severity, sentence, field or false
 end
 
 -- A frame beyond what is kept has been shown.

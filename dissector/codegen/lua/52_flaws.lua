@@ -26,7 +26,7 @@ function blame_defects(c, head, n)
         or (rule == "FRM-09" and not c.agreed.hello_collections)
         or (rule == "FRM-10" and c.agreed.open_no_value_with_underlying_datatype)
       if not doubtful then
-        blame(n, rule, head.name .. ": " .. spec.title .. (R.details[i] ~= "" and " (" .. R.details[i] .. ")" or ""), odd and "warning" or nil)
+        blame(n, rule, head.name .. ": " .. spec.title .. (R.details[i] ~= "" and " (" .. R.details[i] .. ")" or ""), odd and "warning" or nil, R.guilty[i])
       end
     end
   end
@@ -49,7 +49,7 @@ function blame_oddities(c, head, n, s, p)
   if (head.opcode == STREAM_REQUEST or head.opcode == ADD_STREAM) and not head.response and c.dialect == "dcp" and c.opened then
     local flags = field_value(s, p, "stream_flags")
     if flags and flags >= 512 and not maybe_newer(c) then
-      blame(n, "FRM-08", format("stream flags 0x%x, of which some have no name", floor(flags)))
+      blame(n, "FRM-08", format("stream flags 0x%x, of which some have no name", floor(flags)), nil, "stream_flags")
     end
   end
 end

@@ -30,7 +30,9 @@ function link(asked, n, number, time)
     links[asked.n] = links[asked.n] or {}
     links[asked.n].response_in = number
   end
-  links[n] = { response_to = asked.number, response_time = (time - asked.time) * 1000 }
+  -- Milliseconds, to the nanosecond: more digits than that are the difference of two doubles.
+  local elapsed = floor((time - asked.time) * 1000000000 + 0.5) / 1000000
+  links[n] = { response_to = asked.number, response_time = elapsed, vbucket = asked.vbucket }
 end
 
 local function agree(c, asked, s, p, body, head)

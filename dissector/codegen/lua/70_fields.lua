@@ -14,7 +14,7 @@ F = {}
 local BASES = { DEC = base.DEC, HEX = base.HEX, NONE = base.NONE }
 local FRAME_KINDS = { REQUEST = frametype.REQUEST, RESPONSE = frametype.RESPONSE, NONE = frametype.NONE }
 
-for _, row in ipairs(FIELDS) do
+for _, row in ipairs(SPEC.FIELDS) do
   local abbreviation, make = "upr." .. row.name, ProtoField[row.type]
   local field
   if row.type == "bool" then
@@ -59,6 +59,7 @@ for _, rule in ipairs(RULES) do
   local group = sub(rule.id, 1, 3) == "FRM" and expert.group.MALFORMED or expert.group.SEQUENCE
   declare(rule.id, rule.id:lower():gsub("-", "_"), rule.id .. ": " .. rule.title, SEVERITIES[rule.severity], group)
 end
+declare("evidence", "evidence", "Proves a finding", expert.severity.NOTE, expert.group.COMMENTS_GROUP)
 declare("status", "status", "Refused", expert.severity.NOTE, expert.group.RESPONSE_CODE)
 declare("defect", "defect", "Odd, but known", expert.severity.NOTE, expert.group.PROTOCOL)
 declare("kept", "kept", "No more frames are remembered for later passes", expert.severity.NOTE, expert.group.PROTOCOL)

@@ -1,15 +1,38 @@
 ---------------------------------------------------------------- parts of a frame in the tree
 
 -- What the other parts use; everything else is private to this one.
-local show_values, json_wanted, ADD, RANGE, generated, object_of, add_part, add_flags, add_document, add_value
+local show_keys, show_values, json_wanted, ADD, RANGE, generated, object_of, add_part, add_flags, add_document, add_value,
+  record_places
 
 do
 -- Methods of Wireshark's objects are looked up once: that takes as long as many of the calls themselves.
 -- ADD is TreeItem.add, RANGE Tvb.range; the dissector sets them. So it does `generated`, which adds a field that is not on
 -- the wire: the brackets around it are for eyes, so that in tshark, which makes every field of every packet, it is ADD.
 
-show_values, json_wanted = true, false -- preferences
+show_keys, show_values, json_wanted = true, true, false -- preferences
 local json_dissector
+
+-- Fields are added as usual, and the first item of each is remembered in a table by its field; without a table, no more.
+local plain_add, plain_generated
+
+function record_places(places)
+  if plain_add then
+    ADD, generated = plain_add, plain_generated
+    plain_add, plain_generated = nil, nil
+  end
+  if not places then
+    return
+  end
+  local function remembering(add)
+    return function(tree, field, ...)
+      local item = add(tree, field, ...)
+      places[field] = places[field] or item
+      return item
+    end
+  end
+  plain_add, plain_generated = ADD, generated
+  ADD, generated = remembering(ADD), remembering(generated)
+end
 
 -- Wireshark takes 64-bit numbers as objects only. Seqnos come again: as the one before the next, in other vbuckets, as
 -- ends of snapshots. So the last object of each slot is kept. For whole numbers below 2^53.
@@ -115,8 +138,16 @@ local function add_cache_records(tree, tvb, at, stop)
     if at > stop then
       return
     end
-    if sizes.key_length > 0 then
-      ADD(tree, F["record.key"], RANGE(tvb, place, sizes.key_length))
+    -- A collection id and at least one byte of key: check_cache_records has seen to that.
+    local id, size = collection_of(tvb:raw(place, sizes.key_length))
+    if size > 0 then
+      ADD(tree, F["record.collection_id"], RANGE(tvb, place, size), id)
+    end
+    if show_keys and sizes.key_length > size then
+      ADD(tree, F["record.key"], RANGE(tvb, place + size, sizes.key_length - size))
+    end
+    if show_values and sizes.value_length > 0 then
+      ADD(tree, F["record.value"], RANGE(tvb, place + sizes.key_length, sizes.value_length))
     end
   end
 end

@@ -6,7 +6,7 @@ local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
 local function reset()
   connections, connection_list = {}, {}
   verdicts, snapshots, previous_seqnos, outstandings, links = {}, {}, {}, {}, {}
-  tracked, keys_kept, info_packet = 0, 0, nil
+  tracked, keys_kept = 0, 0
   forget_packets()
 end
 
@@ -49,6 +49,7 @@ end
 
 stream_field, seq_field = Field.new("tcp.stream"), Field.new("tcp.seq")
 ack_field, behind_field = Field.new("tcp.ack"), Field.new("tcp.nxtseq")
+Notes.field = Field.new("frame.comment")
 self_dissector = Dissector.get("upr")
 local has_json, json_found = pcall(Dissector.get, "json")
 json_proto = has_json and json_found or nil

@@ -1,7 +1,7 @@
----------------------------------------------------------------- packets: where messages start, the Info column
+---------------------------------------------------------------- packets: where messages start
 
 -- What the other parts use; everything else is private to this one.
-local info_packet, locate, words_of, names_of, write_info, runs, run_counts
+local locate
 
 do
 -- Whether place a of a TCP stream lies before place b.
@@ -102,61 +102,6 @@ function locate(c, lane, reported, s, number, offset)
   end
   c.lost = c.lost or seq ~= seen
   return nil, false
-end
-
--- The messages of a tvb as words, runs of the same one counted.
-runs, run_counts = {}, {}
-local counted = {} -- by name, words for its runs: most packets have one of few
-
-function words_of(name, times)
-  if times == 1 then
-    return name
-  end
-  local known = counted[name]
-  if not known then
-    known = {}
-    counted[name] = known
-  end
-  local words = known[times]
-  if not words then
-    words = name .. format(" x%d", times)
-    if times < 100 then
-      known[times] = words
-    end
-  end
-  return words
-end
-
-function names_of(count)
-  if count == 1 then
-    return words_of(runs[1], run_counts[1])
-  end
-  local parts = {}
-  for i = 1, count do
-    parts[i] = words_of(runs[i], run_counts[i])
-  end
-  return concat(parts, ", ")
-end
-
-local info_column -- of the packet in hand
-local COLUMNS, SET, APPEND -- looked up once
-
--- One packet may come as several tvbs, each of which adds its words. `guarded`: other dissectors were called, which
--- write there too.
-function write_info(pinfo, label, number, words, guarded)
-  -- A column lives as long as the packet is looked at, which may be anew.
-  if info_packet ~= number or not pcall(APPEND, info_column, ", " .. words) then
-    COLUMNS = COLUMNS or getter_of(pinfo, "cols")
-    local columns = COLUMNS(pinfo)
-    columns.protocol = label
-    info_column = columns.info
-    SET = SET or info_column.set
-    SET(info_column, words)
-    APPEND, info_packet = APPEND or info_column.append, number
-  end
-  if guarded then
-    info_column:fence()
-  end
 end
 
 end

@@ -36,9 +36,51 @@ local function say_kept(tree, number)
   tree:add_proto_expert_info(EXPERTS.kept, words)
 end
 
--- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `times` frames of one name
--- that were taken before.
-local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, times, last_name)
+-- The line of a message, for a run of them that begins at offset o.
+local function tell(c, heads, s, o, body, have, collections, asked)
+  local head = heads[sub(s, o + 1, o + 8)] or head_at(heads, c.dialect, s, o + 1, body)
+  Info.tell(label_of(head, s, o + 1, body, have, collections, asked))
+end
+
+-- The line of the frame that stretches begin with: it is whole.
+local function tell_first(c, s, o)
+  local body = number_at(s, o + 9, 4)
+  tell(c, c.heads, s, o, body, HEADER + body, c.collections)
+end
+
+-- A message in the tree, with what is known of its connection and what is wrong with it.
+local function present(tvb, pinfo, tree, s, o, head, v, side, body, have, sound, n)
+  local asked = n and links[n] and links[n].vbucket
+  local title = TITLE .. ", " .. label_of(head, s, o + 1, body, have, v.collections, asked)
+  local places = (packet_notes or (n and checks and verdicts[n])) and {}
+  if places then
+    record_places(places)
+  end
+  local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, not packet_shown, sound, title)
+  packet_shown = true
+  if n and checks then
+    if not chosen or chosen.of_state then
+      Shown.state(item, v, n)
+    end
+  end
+  if places then
+    record_places()
+    Shown.verdicts(item, places, n and checks and n, packet_notes, packet_notes and message_of(head, s, o + 1, have))
+  end
+end
+
+-- Comments about messages that are not in this packet as Wireshark has it: shown all the same, with the packet.
+local function show_rest(tree)
+  for _, note in ipairs(packet_notes) do
+    if not note.shown then
+      Shown.annotation(tree, {}, note)
+    end
+  end
+end
+
+-- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `count` frames that were
+-- taken before.
+local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, count)
   local length, reported = #s, REPORTED(tvb)
   local whole = reported == length
   local c, side, lane, wanted, visited = packet_c, packet_side, packet_lane, packet_wanted, packet_seen
@@ -58,7 +100,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
     if not located then
       o, late = locate(c, lane, reported, s, number, offset)
     end
-    if (times == 0 and o ~= 0 or late) and not packet_blind then
+    if (count == 0 and o ~= 0 or late) and not packet_blind then
       places[number * PLACES + offset] = { o, late }
     end
     if not late and c.lost then
@@ -67,11 +109,11 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
     end
     plainly = packet_plain and o and not late and tracked + length < kept_limit
   end
-  local count, run, asked, first, guarded = times, 0, false, nil, wanted
+  local asked, first = false, nil
   local known = visited and v.heads or c.heads
   local synced = o ~= nil
-  if times > 0 then
-    run, runs[1], ordinal = 1, last_name, tracked - times + 1
+  if count > 0 then
+    ordinal = tracked - count + 1
   end
   o = o or 0
   while o < length do
@@ -87,12 +129,10 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
           ordinal = tracked + 1
           keep_ordinal(number, offset, o, ordinal)
         end
-        if name ~= last_name then
-          run_counts[run] = times
-          run, last_name, times = run + 1, name, 0
-          runs[run] = name
+        if Info.count(name, taken) then
+          tell_first(c, s, o)
         end
-        tracked, count, times, o = tracked + taken, count + taken, times + taken, stop
+        tracked, count, o = tracked + taken, count + taken, stop
       end
       if rest ~= true then
         break
@@ -185,28 +225,19 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
         end
         v = c.now
       end
-      if wanted or head.refused or (n and verdicts[n]) then
-        guarded = true
-        local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, not packet_shown, quick)
-        packet_shown = true
-        if n and checks then
-          show_state(item, v, n, not packet_told)
-          packet_told = true
-        end
+      if wanted or head.refused or packet_notes or (n and verdicts[n]) then
+        present(tvb, pinfo, tree, s, o, head, v, side, body, have, quick, n)
       end
-      if (beside or not head.upr) and hand_over(RANGE(tvb, o, have), pinfo, tree, wanted) then
-        guarded = true
+      if beside or not head.upr then
+        Shown.beside(RANGE(tvb, o, have), pinfo, tree, wanted)
+      end
+      if Info.count(head.info, 1) then
+        Info.tell(label_of(head, s, o + 1, body, have, v.collections, n and links[n] and links[n].vbucket))
       end
       if n and n > kept_limit then
         forget(n)
       end
-      count = count + 1
-      if head.info ~= last_name then
-        run_counts[run] = times
-        run, last_name, times = run + 1, head.info, 0
-        runs[run] = last_name
-      end
-      times, o = times + 1, o + total
+      count, o = count + 1, o + total
     end
   end
   if not visited and not late then
@@ -221,9 +252,9 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, ti
       skip(tvb, tree, first, length - first)
     end
   end
-  if run > 0 then
-    run_counts[run] = times
-    write_info(pinfo, visited and v.label or c.label, number, names_of(run), guarded)
+  Info.write(pinfo, visited and v.label or c.label)
+  if packet_notes and (offset > 0 or lane.next == lane.seen) then
+    show_rest(tree)
   end
   return length
 end
@@ -239,14 +270,14 @@ function upr.dissector(tvb, pinfo, tree)
   end
   local length = #s
   if not packet_plain or tracked + length >= kept_limit or REPORTED(tvb) ~= length then
-    return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0, nil)
+    return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0)
   end
   -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
   -- the next packet.
   local c, lane = packet_c, packet_lane
   local o, late = locate(c, lane, length, s, number, offset)
   if o ~= 0 or late or c.lost then
-    return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0, nil)
+    return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0)
   end
   local times, name, rest
   if checks then
@@ -262,18 +293,19 @@ function upr.dissector(tvb, pinfo, tree)
       list[number] = (tracked + 1) * PLACES + offset
     end
     tracked = tracked + times
+    if Info.count(name, times) then
+      tell_first(c, s, 0)
+    end
   end
   if not rest or rest == true or (rest > 0 and CAN_DESEGMENT(pinfo) <= 0) then
-    return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times, times > 0 and name)
+    return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times)
   end
   local seen = lane.seen
   lane.next = seen and (seen - length + o) % TCP_SPAN or 0
   if rest > 0 then
     ask_for(pinfo, o, rest)
   end
-  if times > 0 then
-    write_info(pinfo, c.label, number, times == 1 and name or words_of(name, times), false)
-  end
+  Info.write(pinfo, c.label)
   return length
 end
 

@@ -10,7 +10,8 @@ local forgetful -- the packet from which on frames are not remembered
 -- The packet in hand. Asking Wireshark is what takes the time: what is the same for all of a packet is asked for once.
 local packet_offset, packet_c, packet_side, packet_lane, packet_wanted, packet_blind, packet_seen
 local packet_plain -- whether nothing but an odd frame calls for a closer look
-local packet_shown, packet_told = false, false -- whether a frame of it is in the tree, and one with what came before
+local packet_shown = false -- whether a frame of it is in the tree
+local packet_notes -- what its comments say
 local packet_number = NO_RANGE
 
 local forget_packets, take_packet, keep_ordinal, ordinal_of, PLACES
@@ -21,6 +22,7 @@ local REFERENCED, MARK, VISITED, SRC_PORT -- looked up once
 local unpaced = 0 -- packets since the collector was looked after
 local json_asked = false -- somebody filters by a field of JSON
 local pass_wanted -- whether anybody asks for fields on the first pass
+local pass_chosen -- which, where no tree is seen
 -- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
 -- packets in the same order, is the first as to what came before.
 local blind_pass, followed = false, 0
@@ -28,7 +30,7 @@ local blind_pass, followed = false, 0
 -- A capture begins.
 function forget_packets()
   places, ordinals, joined, forgetful, packet_number = {}, {}, {}, nil, NO_RANGE
-  blind_pass, followed, json_asked, pass_wanted = false, 0, false, nil
+  blind_pass, followed, json_asked, pass_wanted, pass_chosen = false, 0, false, nil, nil
 end
 
 local function marked(tree, field, value)
@@ -44,6 +46,7 @@ local function begin_pass(pinfo, tree)
     VISITED, SRC_PORT = getter_of(pinfo, "visited"), getter_of(pinfo, "src_port")
     generated = in_window and marked or ADD
   end
+  pass_chosen = nil
   if json_shown == 0 and json_proto then
     -- A visible tree says that everything is wanted, so it tells nothing.
     json_asked = not tree.visible and REFERENCED(tree, json_proto)
@@ -75,22 +78,29 @@ function take_packet(number, offset, pinfo, tree)
     end
   end
   packet_number, packet_offset, packet_c, packet_side, packet_lane = number, offset, c, side, c.lanes[side]
-  packet_wanted, packet_blind, packet_seen, info_packet = wanted, blind, visited, nil
-  packet_shown, packet_told = false, false
+  packet_wanted, packet_blind, packet_seen, packet_shown = wanted, blind, visited, false
+  packet_notes = Notes.field() and Notes.of(number)
+  Info.begin()
   if blind then
     blind_pass = true
   elseif blind_pass and visited and number > followed then
     followed, packet_seen = number, false
   end
-  packet_plain = not (packet_seen or wanted or blind or beside)
+  packet_plain = not (packet_seen or wanted or blind or beside or packet_notes)
   if wanted then
-    if expect_short_lives and not in_window and tree.visible then
+    local visible = tree.visible
+    if expect_short_lives and not in_window and visible then
       expect_short_lives()
       expect_short_lives = nil
     end
+    if not visible and not pass_chosen then
+      choose_fields(function(field) return REFERENCED(tree, field) end)
+      pass_chosen = chosen
+    end
+    chosen = not visible and pass_chosen
     -- A tree that is seen is one packet in Wireshark, and all of them in tshark.
     if in_window then
-      exact = tree.visible
+      exact = visible
     end
     json_wanted = json_shown == 1 or json_asked or (json_shown == 0 and in_window and exact)
   end

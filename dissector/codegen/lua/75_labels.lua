@@ -1,0 +1,136 @@
+---------------------------------------------------------------- a message in a line
+
+-- What the other parts use; everything else is private to this one.
+local label_of, message_of
+
+do
+local ELLIPSIS, ARROW = "\226\128\166", "\226\134\146"
+local LONGEST_TEXT = 48
+-- Messages about the connection: their vbucket says nothing.
+local OF_CONNECTION = { open = true, control = true, noop = true, buffer_ack = true }
+
+local function cut(text)
+  local clean = text:gsub("[^ -~]", ".")
+  return #clean > LONGEST_TEXT and sub(clean, 1, LONGEST_TEXT) .. ELLIPSIS or clean
+end
+
+-- The number that a declared field of the extras holds, and its name where it has one; nil where the frame has none, or
+-- not so many bytes.
+local function number_of(head, s, p, have, name)
+  local layout, at = head.fits[1], HEADER + head.framing
+  for i = 1, layout and #head.fits == 1 and #layout.extras or 0 do
+    local part = layout.extras[i]
+    if part.name == name then
+      local number = at + part.size <= have and number_at(s, p + at, part.size) or nil
+      return number, part.names and NAMES[part.names][number]
+    end
+    at = at + part.size
+  end
+end
+
+-- Key and value of a frame, where its lengths fit together and all of it is there.
+local function key_of(head, s, p, body, have)
+  local at = HEADER + head.framing + head.extras
+  if at + head.key <= HEADER + body and have >= HEADER + body and not (head.flexible and head.framing == 0) then
+    return sub(s, p + at, p + at + head.key - 1), sub(s, p + at + head.key, p + HEADER + body - 1)
+  end
+  return "", ""
+end
+
+local function document_key(head, s, p, body, have, collections)
+  local key = show_keys and head.key > 0 and key_of(head, s, p, body, have) or ""
+  if collections and head.shape and head.shape.document then
+    key = sub(key, select(2, collection_of(key)) + 1)
+  end
+  return key ~= "" and ' "' .. cut(key) .. '"' or ""
+end
+
+local function named(field)
+  return function(head, s, p, _, have)
+    local number, name = number_of(head, s, p, have, field)
+    return number and " " .. (name or format("%.0f", number)) or ""
+  end
+end
+
+local function quoted_key(head, s, p, body, have)
+  local key = key_of(head, s, p, body, have)
+  return key ~= "" and ' "' .. cut(key) .. '"' or ""
+end
+
+-- By name: what is worth telling of a request beside its name and its vbucket.
+local TOLD = {
+  open = quoted_key,
+  hello = quoted_key,
+  control = function(head, s, p, body, have)
+    local key, value = key_of(head, s, p, body, have)
+    return key ~= "" and " " .. cut(key) .. "=" .. cut(value) or ""
+  end,
+  buffer_ack = function(head, s, p, _, have)
+    local bytes = number_of(head, s, p, have, "buffer_bytes")
+    return bytes and format(" %.0f bytes", bytes) or ""
+  end,
+  stream_request = function(head, s, p, _, have)
+    local start = number_of(head, s, p, have, "start_seqno")
+    return start and format(" from %.0f", start) or ""
+  end,
+  snapshot_marker = function(head, s, p, body, have)
+    local start, stop = number_of(head, s, p, have, "snap_start_seqno"), number_of(head, s, p, have, "snap_end_seqno")
+    if not start and head.extras == 1 then -- later versions have them in the value
+      local _, value = key_of(head, s, p, body, have)
+      if #value >= 16 then
+        start, stop = number_at(value, 1, 8), number_at(value, 9, 8)
+      end
+    end
+    return start and stop and format(" %.0f to %.0f", start, stop) or ""
+  end,
+  stream_end = named("end_reason"),
+  set_vbucket_state = named("vbucket_state"),
+  oso_snapshot = named("oso_flags"),
+}
+
+local function seqno_of(head, s, p, have)
+  local spec = head.spec
+  if not spec or not spec.seqno or head.response and not head.drafted or (head.flexible and head.framing == 0) then
+    return nil
+  end
+  return number_of(head, s, p, have, spec.seqno)
+end
+
+-- A message for people: name, vbucket, seqno, key, or whatever tells it from others of its kind. `asked` is the vbucket
+-- that an answer's question was about.
+function label_of(head, s, p, body, have, collections, asked)
+  local name = head.name
+  if head.status then
+    local status = status_name(head.status) or format("0x%04x", head.status)
+    if head.status == LIMITS.rollback and head.opcode == STREAM_REQUEST then
+      local _, value = key_of(head, s, p, body, have)
+      if #value == 8 then
+        status = format("rollback to %.0f", number_at(value, 1, 8))
+      end
+    end
+    return name .. (asked and not OF_CONNECTION[name] and head.upr and format(" vb %d ", asked) or " ") .. ARROW .. " " .. status
+  end
+  local words = head.words
+  if not words then
+    words = name .. (head.upr and not OF_CONNECTION[name] and head.vbucket and format(" vb %d", head.vbucket) or "")
+    head.words = words
+  end
+  if head.kind == DATA then
+    local seqno = seqno_of(head, s, p, have)
+    if seqno then
+      words = words .. format(" seqno %.0f", seqno)
+    end
+    return words .. document_key(head, s, p, body, have, collections)
+  end
+  local more = TOLD[name]
+  return more and not head.fault and words .. more(head, s, p, body, have) or words
+end
+
+-- The same message as the annotations of `uprscope check --annotate` name it: no key, nothing of its content.
+function message_of(head, s, p, have)
+  local seqno = seqno_of(head, s, p, have)
+  return head.name .. (head.status and " response" or "") .. (head.vbucket and format(" vb %d", head.vbucket) or "")
+    .. (seqno and format(" seqno %.0f", seqno) or "")
+end
+
+end

@@ -1,0 +1,72 @@
+---------------------------------------------------------------- the Info column
+
+-- What the other parts use; everything else is private to this one.
+local Info = {} -- Lua has room for 200 local variables in a file: what is called once a packet stands in tables
+
+do
+-- The messages of a packet as runs of one name: the first of a run is told, and how many they are.
+local RUNS_TOLD = 12
+local TIMES, MORE = " \226\128\166 x", ", \226\128\166"
+local names, counts, labels, total = {}, {}, {}, 0
+local written -- the words in the column, where it was this packet that wrote them
+
+-- A packet begins.
+function Info.begin()
+  total, written = 0, nil
+end
+
+-- So many more messages of a name. Returns true where a run begins that is to be told: see Info.tell.
+function Info.count(name, times)
+  if names[total] == name and total > 0 then
+    counts[total] = counts[total] + times
+    return false
+  end
+  total = total + 1
+  names[total], counts[total], labels[total] = name, times, name
+  return total <= RUNS_TOLD
+end
+
+function Info.tell(label)
+  labels[total] = label
+end
+
+local function words_of(i)
+  local times = counts[i]
+  return times == 1 and labels[i] or labels[i] .. TIMES .. times
+end
+
+local COLUMNS, SET -- looked up once
+
+-- TCP keeps what the bytes of a message that it had put together made of the column, so that the rest of the packet writes
+-- behind it. Returns what stood there before our words.
+local function take_back(info)
+  local text = tostring(info)
+  local before = #text - #written
+  info:clear_fence()
+  return before > 0 and sub(text, before + 1) == written and sub(text, 1, before) or ""
+end
+
+-- One packet may come as several tvbs: each writes all that is known by then, over whatever other dissectors wrote.
+function Info.write(pinfo, protocol)
+  local words
+  if total == 1 then
+    words = words_of(1)
+  elseif total == 0 then
+    return
+  else
+    local parts = {}
+    for i = 1, min(total, RUNS_TOLD) do
+      parts[i] = words_of(i)
+    end
+    words = concat(parts, ", ") .. (total > RUNS_TOLD and MORE or "")
+  end
+  COLUMNS = COLUMNS or getter_of(pinfo, "cols")
+  local columns = COLUMNS(pinfo)
+  columns.protocol = protocol
+  local info = columns.info
+  SET = SET or info.set
+  SET(info, written and take_back(info) .. words or words)
+  written = words
+end
+
+end
