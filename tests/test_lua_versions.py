@@ -15,7 +15,7 @@ from analysis.codegen import lua_rules
 from dissector.pipeline import FrameReader
 
 STUB = Path(__file__).with_name("lua_stub.lua")
-VERSIONS = ("lua52", "lua53", "lua54", "luajit21")
+VERSIONS = ("lua52", "lua53", "lua54", "lua55", "luajit21")
 CAPTURES = (
     "clean/modern.pcapng",
     "clean/collections.pcapng",
