@@ -5164,34 +5164,123 @@ upr:register_heuristic("tcp", function(tvb, pinfo, tree)
   return true
 end)
 
+end
+
 ---------------------------------------------------------------- tshark -q -z upr,streams and -z upr,connections
 
-local function by_number(a, b)
-  return tostring(a.id) < tostring(b.id)
+do
+local LINE = 72 -- characters that fit into a line of Wireshark's text window as it opens
+
+-- Rows of text as a table whose columns are as wide as what is in them: numbers to the right, words to the left.
+local function table_lines(header, rows)
+  local widths, words = {}, {}
+  for at, title in ipairs(header) do
+    widths[at] = #title
+    for _, row in ipairs(rows) do
+      widths[at] = max(widths[at], #row[at])
+      words[at] = words[at] or not row[at]:find("^%d*$")
+    end
+  end
+  local lines = {}
+  local function add(row)
+    local cells = {}
+    for at, text in ipairs(row) do
+      local gap = (" "):rep(widths[at] - #text)
+      cells[at] = words[at] and text .. gap or gap .. text
+    end
+    lines[#lines + 1] = (concat(cells, " "):gsub("%s+$", ""))
+  end
+  add(header)
+  for _, row in ipairs(rows) do
+    add(row)
+  end
+  return lines
+end
+
+-- The connections that are asked for, each with what it is called in the tables: the number of its tcp.stream, or its
+-- place among all where TCP's fields were not there.
+local function numbered(wanted)
+  local found = {}
+  for place, c in ipairs(connection_list) do
+    if wanted(c) then
+      local known = type(c.id) == "number"
+      local number = known and format("%.0f", c.id) or "#" .. format("%d", place)
+      found[#found + 1] = { c = c, order = known and c.id or WORD + place, number = number }
+    end
+  end
+  table.sort(found, function(a, b)
+    return a.order < b.order
+  end)
+  return found
+end
+
+local function place_of(address, port)
+  return (address:find(":", 1, true) and "[" .. address .. "]" or address) .. ":" .. port
+end
+
+-- A connection's ends and name, in as many lines as they take.
+local function describe(lines, number, c)
+  local line = number .. ":"
+  local name = (c.name or ""):gsub("%c", ".") -- it comes from the capture
+  for _, part in ipairs({ place_of(c.first, c.port) .. " -", place_of(c.second, c.other_port), name }) do
+    if #line + 1 + #part > LINE then
+      lines[#lines + 1] = line
+      line = (" "):rep(#number + 1)
+    end
+    line = part == "" and line or line .. " " .. part
+  end
+  lines[#lines + 1] = line
+end
+
+-- A table, and below it which connection has which number.
+local function with_connections(header, rows, listed)
+  local lines = table_lines(header, rows)
+  if listed[1] then
+    lines[#lines + 1] = ""
+    lines[#lines + 1] = "connections, by tcp.stream:"
+  end
+  for _, each in ipairs(listed) do
+    describe(lines, each.number, each.c)
+  end
+  return concat(lines, "\n")
+end
+
+local function count(number)
+  return format("%.0f", number)
 end
 
 local function connection_lines()
-  local lines = { format("%-44s %-9s %-8s %8s %12s %9s  %s", "connection", "dialect", "era", "frames", "bytes", "unsynced", "name") }
-  for _, c in ipairs(connection_list) do
-    if c.frames > 0 then
-      lines[#lines + 1] = format("%-44s %-9s %-8s %8.0f %12.0f %9.0f  %s", c.first .. ":" .. c.port .. " - " .. c.second .. ":" .. c.other_port,
-        c.dialect, era_name(c.since) or "", c.frames, c.bytes, c.unsynced, c.name or "")
-    end
+  local rows = {}
+  local listed = numbered(function(c)
+    return c.frames > 0
+  end)
+  for at, each in ipairs(listed) do
+    local c = each.c
+    rows[at] = { each.number, c.dialect, era_name(c.since) or "", count(c.frames), count(c.bytes), count(c.unsynced) }
   end
-  return concat(lines, "\n")
+  return with_connections({ "connection", "dialect", "era", "frames", "bytes", "unsynced" }, rows, listed)
+end
+
+local function stream_row(number, stream)
+  local reason = stream.reason and (NAMES["stream end reason"][stream.reason] or count(stream.reason)) or "open"
+  return {
+    number, count(stream.vbucket), count(floor(stream.key / 65536)), count(stream.markers), count(stream.changes),
+    count(stream.bytes), stream.last and count(stream.last) or "", reason,
+  }
 end
 
 local function stream_lines()
-  local lines = { format("%-44s %7s %6s %9s %8s %12s %10s  %s", "connection", "vbucket", "id", "snapshots", "changes", "bytes", "last seqno", "end") }
-  for _, c in ipairs(connection_list) do
-    for _, stream in ipairs(c.stream_list or {}) do
-      local reason = stream.reason and (NAMES["stream end reason"][stream.reason] or format("%.0f", stream.reason)) or "open"
-      lines[#lines + 1] = format("%-44s %7.0f %6.0f %9.0f %8.0f %12.0f %10s  %s",
-        c.first .. ":" .. c.port .. " - " .. c.second .. ":" .. c.other_port, stream.vbucket, floor(stream.key / 65536),
-        stream.markers, stream.changes, stream.bytes, stream.last and format("%.0f", stream.last) or "", reason)
+  local rows = {}
+  local listed = numbered(function(c)
+    return c.stream_list and c.stream_list[1]
+  end)
+  for _, each in ipairs(listed) do
+    for _, stream in ipairs(each.c.stream_list) do
+      rows[#rows + 1] = stream_row(each.number, stream)
     end
   end
-  return concat(lines, "\n")
+  local header = { "connection", "vbucket", "id", "snapshots", "changes", "bytes", "last seqno", "end" }
+  return with_connections(header, rows, listed)
 end
 
 local function statistics(make)
