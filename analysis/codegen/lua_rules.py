@@ -7,6 +7,8 @@ checked, here or there.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from analysis.rules import RULES
 from dissector.codegen import lua_plugin
 
@@ -18,6 +20,33 @@ CHECKED: tuple[str, ...] = (
     *("SEQ-01", "SEQ-02", "SEQ-07"),
     *("FLC-01", "FLC-02", "FLC-06", "FLC-07"),
 )
+#: Checked only if a preference of the plugin asks for it.
+ON_DEMAND: dict[str, str] = {"FRM-10": "upr.inspect"}
+
+
+class Listed(NamedTuple):
+    """A rule of the catalogue, and how its findings come into Wireshark."""
+
+    rule: str
+    severity: str
+    where: str  #: plugin: it checks the rule itself; annotate: as comments that uprscope check --annotate writes
+    preference: str | None  #: of the plugin, that must be on
+    title: str
+
+
+def listing() -> list[Listed]:
+    """Return all rules of the catalogue: its groups in their order, each by number."""
+    groups = list(dict.fromkeys(rule.group for rule in RULES))
+    return [
+        Listed(
+            rule.id,
+            rule.severity.value,
+            "plugin" if rule.id in CHECKED else "annotate",
+            ON_DEMAND.get(rule.id),
+            rule.title,
+        )
+        for rule in sorted(RULES, key=lambda rule: (groups.index(rule.group), rule.id))
+    ]
 
 
 #: Where the expert item of a rule hangs: the first of these fields that the message has, else the message's own line. A
