@@ -19,6 +19,8 @@ from analysis.codegen import lua_rules
 from analysis.rules import RULE_BY_ID
 from dissector.cli import main
 from dissector.codegen import lua_profile
+from dissector.codegen.lua_fields import FieldList
+from dissector.codegen.lua_tables import Tables
 from dissector.spec import registry
 
 if TYPE_CHECKING:
@@ -40,10 +42,8 @@ def filters() -> list[str]:
 
 
 def registered() -> set[str]:
-    """Return the fields that the plugin registers, as its own text lists them."""
-    table = re.search(r"^local FIELDS = \{$(.*?)^\}$", PLUGIN.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert table
-    return {f"upr.{name}" for name in re.findall(r'^  \{ name = "([^"]+)"', table[1], re.MULTILINE)}
+    """Return the names of the fields that the plugin registers."""
+    return {f"upr.{row['name']}" for row in FieldList(Tables()).rows()}
 
 
 def is_missing(field: str) -> bool:
