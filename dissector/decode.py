@@ -51,7 +51,7 @@ def decode(
     ``data`` may end early (a defect) or hold more than the frame: the rest is only looked at to tell a wrong length.
     ``collections`` says that HELLO collections was granted, so that document keys start with a collection id.
     ``request_subtype`` is the draft request that this response answers, where it is known (E-13).
-    ``redact`` withholds what SASL commands carry.
+    ``redact`` withholds log-ins, keys and tokens.
     ``inspect`` looks into documents: expands snappy, reads xattrs, checks JSON.
     """
     if len(data) < registry.HEADER_SIZE:

@@ -427,8 +427,8 @@ def test_no_argument_gives_the_overview(capsys: pytest.CaptureFixture[str]) -> N
     ("question", "said"),
     [
         ("mutaton", "uprscope: nothing is called 'mutaton' (did you mean mutation or tap_mutation?)"),
-        ("57", "uprscope: nothing has the number 57 (0x39) (did you mean 0x57?)"),
-        ("status 0x99", "uprscope: no status has the number 0x99 (uprscope explain lists what can be asked)"),
+        ("75", "uprscope: nothing has the number 75 (0x4b) (did you mean 0x75?)"),
+        ("status 0x4b", "uprscope: no status has the number 0x4b (uprscope explain lists what can be asked)"),
         ("qqqqqq", "uprscope: nothing is called 'qqqqqq' (uprscope explain lists what can be asked)"),
         ("", "uprscope: nothing is called '' (uprscope explain lists what can be asked)"),
     ],

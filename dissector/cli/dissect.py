@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(shown)
     shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
     shown.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
-    shown.add_argument("--show-secrets", action="store_true", help="do not withhold what SASL commands carry")
+    shown.add_argument("--show-secrets", action="store_true", help="do not withhold log-ins, keys and tokens")
     shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
 
 

@@ -60,7 +60,7 @@ OF_FRAME: tuple[Generated, ...] = (
     Generated("collection_id", "uint32", "Collection id", _WORDS["collection_id"], "HEX"),
     Generated("value", "bytes", "Value", "value as on the wire"),
     Generated("text", "string", "Text", "value of a control, a JSON value or a refusal's words"),
-    Generated("withheld", "string", "Value withheld", "a log-in: not shown"),
+    Generated("withheld", "string", "Value withheld", "a log-in, key or token: not shown"),
     Generated("inflated", "bytes", "Decompressed value", "value after snappy"),
     Generated("xattr.name", "string", "Xattr", "name of an extended attribute"),
     Generated("xattr.value", "string", "Xattr value", "value of an extended attribute"),

@@ -47,7 +47,10 @@ _ALL: tuple[BodySpec, ...] = (
         ("key_length", "value_length"),
     ),
     BodySpec(Body.SYSTEM_EVENT, "What the event and its version say: fixed fields, or FlatBuffers in version 2."),
-    BodySpec(Body.SECRET, "A log-in. It is withheld from every output unless asked for."),
+    BodySpec(
+        Body.SECRET,
+        "A log-in, or what holds keys, passwords or tokens. It is withheld from every output unless asked for.",
+    ),
 )
 
 BODIES: dict[Body, BodySpec] = {spec.body: spec for spec in _ALL}

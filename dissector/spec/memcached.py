@@ -92,6 +92,9 @@ _COUNT = Shape(
 _BY_KEY = Shape(key=_MUST, key_role=KeyRole.DOCUMENT)
 _SASL = Shape(key=_MAY, value=_MAY, body=Body.SECRET)
 _SASL_MORE = ((enums.AUTH_CONTINUE, _SASL),)
+#: Known by name, and withheld whole: keys, passwords and tokens are members of a JSON object or of a text that nothing
+#: here looks into, so what is harmless in it cannot be told from what is not.
+_SECRET = Shape(layouts=(), key=_MAY, value=_MAY, body=Body.SECRET)
 _FEATURE_LIST = Shape(value=_MAY, body=Body.FEATURES)
 _STATE = Field("vbucket_state", Kind.U8, "the state to take", enums.VBUCKET_STATES)
 _STATE_WORD = Field("vbucket_state", Kind.U32, "the state to take", enums.VBUCKET_STATES)
@@ -174,6 +177,29 @@ MESSAGES: tuple[Message, ...] = (
     _command(0x27, "audit_put", "Adds an event to the audit log."),
     _command(0x28, "audit_config_reload", "Reads the configuration of the audit log again."),
     _command(0x29, "shutdown", "Stops the server process."),
+    # The value holds the keys themselves, in base64.
+    _command(
+        0x2D,
+        "set_active_encryption_keys",
+        "Gives the server the keys for data at rest; the key names what they encrypt.",
+        _SECRET,
+        _SECRET,
+    ),
+    _command(0x2E, "prune_encryption_keys", "Gives up keys for data at rest; the value lists their ids."),
+    # Range operations of the binary protocol of old: the numbers are taken, and no Couchbase server carries them out.
+    _command(0x30, "rget", "Reads a range of keys."),
+    _command(0x31, "rset", "Writes a range of keys."),
+    _command(0x32, "rsetq", "Writes a range of keys, silent on success."),
+    _command(0x33, "rappend", "Adds bytes to the ends of a range of keys."),
+    _command(0x34, "rappendq", "Adds bytes to the ends of a range of keys, silent on success."),
+    _command(0x35, "rprepend", "Adds bytes to the starts of a range of keys."),
+    _command(0x36, "rprependq", "Adds bytes to the starts of a range of keys, silent on success."),
+    _command(0x37, "rdelete", "Deletes a range of keys."),
+    _command(0x38, "rdeleteq", "Deletes a range of keys, silent on success."),
+    _command(0x39, "rincr", "Adds to a range of counters."),
+    _command(0x3A, "rincrq", "Adds to a range of counters, silent on success."),
+    _command(0x3B, "rdecr", "Subtracts from a range of counters."),
+    _command(0x3C, "rdecrq", "Subtracts from a range of counters, silent on success."),
     _command(
         0x3D,
         "set_vbucket",
@@ -255,14 +281,50 @@ MESSAGES: tuple[Message, ...] = (
         ),
         Shape(value=_MAY, body=Body.VBUCKET_SEQNOS),
     ),
+    _command(0x49, "get_ex", "Reads a document together with its xattrs."),
+    _command(0x4A, "get_ex_replica", "Reads a document together with its xattrs from a replica vbucket."),
+    # Fusion keeps the data of Magma in a log store. Where a value names its metadata store, the token that opens it
+    # stands beside.
+    _command(
+        0x70,
+        "get_fusion_storage_snapshot",
+        "Asks for a snapshot of vbuckets in Fusion's log store, and keeps it for a time.",
+        _SECRET,
+        _SECRET,
+    ),
+    _command(
+        0x71,
+        "release_fusion_storage_snapshot",
+        "Gives up a snapshot of vbuckets in Fusion's log store.",
+        _SECRET,
+        _SECRET,
+    ),
+    _command(
+        0x72,
+        "mount_fusion_vbucket",
+        "Mounts a vbucket from volumes of Fusion; the answer has the ids of the keys that encrypt it.",
+    ),
+    _command(0x73, "unmount_fusion_vbucket", "Undoes the mount of a vbucket from volumes of Fusion."),
+    _command(0x74, "sync_fusion_logstore", "Brings a vbucket's data to Fusion's log store."),
+    _command(0x75, "start_fusion_uploader", "Starts a vbucket's uploads to Fusion's log store, in a term."),
+    _command(0x76, "stop_fusion_uploader", "Stops a vbucket's uploads to Fusion's log store."),
+    _command(
+        0x77, "delete_fusion_namespace", "Deletes a namespace from Fusion's stores.", request=_SECRET, success=_SECRET
+    ),
+    _command(
+        0x78, "get_fusion_namespaces", "Asks for the namespaces in Fusion's stores.", request=_SECRET, success=_SECRET
+    ),
     _command(0x80, "stop_persistence", "Stops writing to disk."),
     _command(0x81, "start_persistence", "Goes on writing to disk."),
     _command(0x82, "set_param", "Sets a server parameter."),
     _command(0x83, "get_replica", "Reads a document from a replica vbucket."),
-    _command(0x85, "create_bucket", "Creates a bucket."),
+    # The value is the bucket's configuration, in which newer servers find keys for data at rest and Fusion's token.
+    _command(0x85, "create_bucket", "Creates a bucket.", request=_SECRET, success=_SECRET),
     _command(0x86, "delete_bucket", "Deletes a bucket."),
     _command(0x87, "list_buckets", "Asks for the names of the buckets."),
+    _command(0x88, "expand_bucket", "Makes a bucket larger."),
     _command(0x89, "select_bucket", "Chooses the bucket; the key is its name.", Shape(key=_MUST), Shape()),
+    _command(0x90, "start_replication", "Starts the replication."),
     _command(0x91, "observe_seqno", "Asks how far a vbucket has come in memory and on disk."),
     _command(0x92, "observe", "Asks where keys are stored."),
     _command(0x93, "evict_key", "Takes a document's value out of memory."),
@@ -277,6 +339,14 @@ MESSAGES: tuple[Message, ...] = (
         constant="GET_FAILOVER_LOG",
     ),
     _command(0x97, "last_closed_checkpoint", "Asks for the last closed checkpoint of a vbucket."),
+    _command(0x98, "restore_file", "Reads an incremental backup back in; the key is the file."),
+    _command(0x99, "restore_abort", "Gives a restore up."),
+    _command(0x9A, "restore_complete", "Ends the restore mode: everything is back."),
+    _command(0x9B, "online_update_start", "Holds changes back from the disk while the server is updated."),
+    _command(0x9C, "online_update_complete", "Ends an online update and writes what it held back."),
+    _command(0x9D, "online_update_revert", "Ends an online update and drops what it held back."),
+    _command(0x9E, "deregister_tap_client", "Forgets a TAP client and its cursors."),
+    _command(0x9F, "reset_replication_chain", "Resets the replicas that a node feeds, and theirs."),
     _command(0xA0, "get_meta", "Reads a document's metadata."),
     _command(0xA1, "getq_meta", "Reads a document's metadata, silent on a miss."),
     _command(0xA2, "set_with_meta", "Writes a document with metadata from another cluster."),
@@ -287,12 +357,17 @@ MESSAGES: tuple[Message, ...] = (
         "addq_with_meta",
         "Writes a document that is not there yet, with metadata from another cluster, silent on success.",
     ),
+    _command(0xA6, "snapshot_vb_states", "Takes a snapshot of the vbuckets' states."),
+    _command(0xA7, "vbucket_batch_count", "Passes a counter of vbucket batches to the storage."),
     _command(0xA8, "del_with_meta", "Deletes a document with metadata from another cluster."),
     _command(0xA9, "delq_with_meta", "Deletes a document with metadata from another cluster, silent on success."),
     _command(0xAA, "create_checkpoint", "Starts a new checkpoint in a vbucket."),
     _command(0xAC, "notify_vbucket_update", "Asks to be told when a vbucket has changed."),
     _command(0xAD, "enable_traffic", "Lets the bucket take commands after its warm-up."),
     _command(0xAE, "disable_traffic", "Makes the bucket refuse commands."),
+    # With the key tls the value holds the password of the private key.
+    _command(0xAF, "ifconfig", "Defines, deletes or lists ports, or sets up TLS, as the key says.", _SECRET, _SECRET),
+    _command(0xB0, "change_vb_filter", "Sets which vbuckets a TAP producer sends."),
     _command(0xB1, "checkpoint_persistence", "Waits until a checkpoint is on disk."),
     _command(0xB2, "return_meta", "Writes or deletes a document and asks for its new metadata."),
     _command(0xB3, "compact_db", "Compacts the file of a vbucket."),
@@ -311,6 +386,8 @@ MESSAGES: tuple[Message, ...] = (
     _command(0xBA, "get_collections_manifest", "Asks for the collections manifest."),
     _command(0xBB, "get_collection_id", "Asks for the id of a collection."),
     _command(0xBC, "get_scope_id", "Asks for the id of a scope."),
+    _command(0xC1, "set_drift_counter_state", "Sets how far a vbucket's clock is off, for XDCR."),
+    _command(0xC2, "get_adjusted_time", "Asks for a vbucket's corrected time, for XDCR."),
     _command(0xC5, "subdoc_get", "Reads a part of a document."),
     _command(0xC6, "subdoc_exists", "Asks whether a part of a document is there."),
     _command(0xC7, "subdoc_dict_add", "Adds a part to a document."),
@@ -325,12 +402,27 @@ MESSAGES: tuple[Message, ...] = (
     _command(0xD0, "subdoc_multi_lookup", "Reads several parts of a document."),
     _command(0xD1, "subdoc_multi_mutation", "Changes several parts of a document."),
     _command(0xD2, "subdoc_get_count", "Asks how many members a part of a document has."),
+    _command(0xD3, "subdoc_replace_body_with_xattr", "Replaces the body of a document by one of its xattrs."),
+    _command(0xDA, "range_scan_create", "Starts a scan over a range of keys; the answer has its id."),
+    _command(0xDB, "range_scan_continue", "Asks for the next part of a range scan."),
+    _command(0xDC, "range_scan_cancel", "Gives a range scan up."),
+    _command(0xE0, "prepare_snapshot", "Makes a snapshot of a vbucket's files; the answer lists them."),
+    _command(0xE1, "release_snapshot", "Gives up a snapshot of a vbucket's files."),
+    # The value says where to log in, as whom and with which password, and how to open the private key.
+    _command(0xE2, "download_snapshot", "Makes a node fetch a vbucket's files from another.", _SECRET, _SECRET),
+    _command(0xE3, "get_file_fragment", "Reads a part of a file of a snapshot."),
     _command(0xF0, "scrub", "Cleans expired documents up."),
     _command(0xF1, "isasl_refresh", "Reads the password file again."),
     _command(0xF2, "ssl_certs_refresh", "Reads the TLS certificates again."),
     _command(0xF3, "get_cmd_timer", "Asks how long commands took."),
     _command(0xF4, "set_ctrl_token", "Sets the token of the cluster manager."),
     _command(0xF5, "get_ctrl_token", "Asks for the token of the cluster manager."),
+    _command(0xF6, "update_external_user_permissions", "Sets the rights of a user whom a provider knows."),
+    _command(0xF7, "rbac_refresh", "Reads the users' rights again."),
+    _command(0xF8, "auth_provider", "Offers to check log-ins for the server."),
+    _command(0xFB, "drop_privilege", "Gives up a privilege of the connection, for tests."),
+    _command(0xFC, "adjust_timeofday", "Moves the server's clock, for tests."),
+    _command(0xFD, "ewouldblock_ctl", "Steers the engine that fails on purpose, for tests."),
     _command(0xFE, "get_error_map", "Asks what the server's statuses mean."),
     _command(
         0x01, "cluster_map_change", "The cluster map has changed.", constant="CLUSTERMAP_CHANGE", server_push=True
@@ -339,8 +431,8 @@ MESSAGES: tuple[Message, ...] = (
         0x02,
         "authenticate",
         "Asks an external provider to check a log-in.",
-        Shape(layouts=(), key=_MAY, value=_MAY, body=Body.SECRET),
-        Shape(layouts=(), key=_MAY, value=_MAY, body=Body.SECRET),
+        _SECRET,
+        _SECRET,
         server_push=True,
     ),
     _command(0x03, "active_external_users", "Tells a provider who is logged in.", server_push=True),

@@ -58,6 +58,7 @@ STATUSES = Enumeration(
         Name(0x27, "checksum_mismatch", "the data does not have its checksum"),
         Name(0x28, "expiry_overflow", "an expiry time beyond what can be stored"),
         Name(0x29, "lock_expiry_overflow", "a lock time beyond what can be stored"),
+        Name(0x34, "scope_size_limit_exceeded", "the scope holds as much data as it may"),
         Name(0x50, "bucket_paused", "the bucket takes no commands for now"),
         Name(0x51, "cancelled", "the command was given up before it was done"),
         Name(0x80, "unknown_frame_info", "a frame info that the server does not know"),
@@ -69,11 +70,18 @@ STATUSES = Enumeration(
         Name(0x86, "temporary_failure", "not now: try again", aliases=("ETMPFAIL",)),
         Name(0x87, "xattr_invalid", "malformed xattrs", aliases=("XATTR_EINVAL",)),
         Name(0x88, "unknown_collection", "the collection does not exist"),
+        Name(0x89, "no_collections_manifest", "the bucket has no collections manifest yet"),
         Name(
             0x8A,
             "cannot_apply_manifest",
             "the collections manifest cannot follow the present one",
             aliases=("CANNOT_APPLY_COLLECTIONS_MANIFEST",),
+        ),
+        Name(
+            0x8B,
+            "manifest_is_ahead",
+            "the client knows a newer collections manifest than the server",
+            aliases=("COLLECTIONS_MANIFEST_IS_AHEAD",),
         ),
         Name(0x8C, "unknown_scope", "the scope does not exist"),
         Name(

@@ -253,7 +253,7 @@ function add_value(tree, tvb, pinfo, o, head, have)
   if size == 0 then
     return
   elseif head.spec and head.spec.secret then
-    generated(tree, F.withheld, "a log-in is not shown")
+    generated(tree, F.withheld, "log-ins, keys and tokens are not shown")
     return
   elseif R.value_at + size > have then
     if R.value_at < have then

@@ -93,7 +93,8 @@ def _magic(script: Script) -> Broken:
 def _opcode(script: Script) -> Broken:
     _, anchor = script.find(lambda each: untouched(each, *_ITEMS))
     dialect = anchor.frame.dialect
-    free = [number for number in range(0x68, 0x80) if registry.message(dialect, number) is None]
+    # Between UPR's own and 0x80, where servers of the future have UPR's next ones first; 0x68 is spoken for already.
+    free = [number for number in range(0x69, 0x80) if registry.message(dialect, number) is None]
     unknown = script.chance.choice(free)
     return _added(script, "opcode", {"opcode": unknown}, f"{dialect} has no opcode 0x{unknown:02x}")
 
