@@ -254,6 +254,17 @@ def test_a_bare_number_mentions_what_else_has_it() -> None:
     assert "0x04 is also" in _shown("0x04")
 
 
+def test_a_forgotten_prefix_is_mentioned() -> None:
+    """57 is 0x39, a neighbour; 0x57 is what most people mean."""
+    (result,) = lookup(["57"])
+    assert [answer.things[0].name for answer in result.answers] == ["rincr"]
+    assert [(thing.label, thing.name) for thing in result.also] == [("0x57", "mutation")]
+    assert "57 is also\n  0x57  mutation" in _shown("57")
+    for question in (["0x39"], ["opcode", "57"], ["87"], ["8a"]):  # asked for exactly, or UPR's own as it stands
+        (exact,) = lookup(question)
+        assert "mutation" not in {thing.name for thing in exact.also}
+
+
 def test_several_questions_and_a_word_for_the_sort() -> None:
     results = lookup(["mutation", "status", "0x23", "stream", "request", "E-22"])
     assert [result.query for result in results] == ["mutation", "status 0x23", "stream request", "E-22"]

@@ -146,7 +146,20 @@ def _numbered(text: str, category: Category | None) -> Result | None:
     if category is not None or not first:
         first, rest = found, []
     answers = _gather(first, by_number=True)
+    if category is None and lowered.isdigit():
+        rest += _without_prefix(lowered, first)
     return Result(text, answers, tuple(rest)) if answers else None
+
+
+def _without_prefix(digits: str, found: Sequence[Thing]) -> list[Thing]:
+    """Return what these digits are as a hexadecimal opcode of dcp, unless they are an opcode of UPR's as they stand.
+
+    57 is 0x39, a neighbour that few ask for: that 0x57 is the mutation is mentioned.
+    """
+    if any(_dialect(thing) not in {None, Dialect.MEMCACHED} for thing in found):
+        return []
+    number = int(digits, 16)
+    return [thing for thing in things() if _dialect(thing) is Dialect.DCP and number in thing.numbers]
 
 
 def read_number(text: str) -> int | None:
