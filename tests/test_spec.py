@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -36,6 +37,9 @@ from dissector.spec.model import (
     Shape,
     SpecError,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def dcp(opcode: int) -> Message:
@@ -298,10 +302,28 @@ def test_frame_infos_are_packed_as_declared() -> None:
         ("EBUSY", 0x85),
         ("ETMPFAIL", 0x86),
         ("XATTR_EINVAL", 0x87),
+        ("CANNOT_APPLY_COLLECTIONS_MANIFEST", 0x8A),
+        ("COLLECTIONS_MANIFEST_IS_AHEAD", 0x8B),
     ],
 )
 def test_statuses_know_their_constants(constant: str, status: int) -> None:
     assert [member.value for member in enums.STATUSES.members if constant in member.aliases] == [status]
+
+
+#: RateLimited... (0x30 to 0x33), ScopeSizeLimitExceeded, and the four limits of a bucket, in kv_engine's numbering.
+@pytest.mark.parametrize(
+    ("name", "statuses"),
+    [
+        ("rate_limited", range(0x30, 0x34)),
+        ("scope_size_limit_exceeded", (0x34,)),
+        ("bucket_limit", range(0x35, 0x39)),
+        ("no_collections_manifest", (0x89,)),
+        ("manifest_is_ahead", (0x8B,)),
+        (None, (0x2F, 0x39, 0x4F, 0x52, 0x8E)),
+    ],
+)
+def test_limits_and_manifests_have_their_statuses(name: str | None, statuses: Iterable[int]) -> None:
+    assert {registry.status_name(status) for status in statuses} == {name}
 
 
 def test_a_status_has_one_name() -> None:
