@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NEIGHBOURS = {
+    0x2A: "set_bucket_throttle_properties",
+    0x2B: "set_bucket_data_limit_exceeded",
+    0x2C: "set_node_throttle_properties",
     0x2D: "set_active_encryption_keys",
     0x2E: "prune_encryption_keys",
     0x30: "rget",
@@ -50,8 +53,12 @@ NEIGHBOURS = {
     0x76: "stop_fusion_uploader",
     0x77: "delete_fusion_namespace",
     0x78: "get_fusion_namespaces",
+    0x84: "set_chronicle_auth_token",
     0x85: "create_bucket",
     0x88: "expand_bucket",
+    0x8A: "pause_bucket",
+    0x8B: "resume_bucket",
+    0x8C: "validate_bucket_config",
     0x90: "start_replication",
     0x98: "restore_file",
     0x99: "restore_abort",
@@ -82,8 +89,8 @@ NEIGHBOURS = {
     0xFC: "adjust_timeofday",
     0xFD: "ewouldblock_ctl",
 }
-#: Those whose values hold keys (2d, 85), passwords (af, e2) or tokens (70, 71, 77, 78, 85).
-SECRET = {0x2D, 0x70, 0x71, 0x77, 0x78, 0x85, 0xAF, 0xE2}
+#: Those whose values hold keys (2d, 85, 8c), passwords (af, e2) or tokens (70, 71, 77, 78, 84, 85, 8c).
+SECRET = {0x2D, 0x70, 0x71, 0x77, 0x78, 0x84, 0x85, 0x8C, 0xAF, 0xE2}
 #: In no server, and in no table of Wireshark's.
 UNKNOWN = (0x4B, 0x6E, 0x79, 0x7F, 0xD5, 0xE4, 0xFF)
 PASSWORD = b'{"password":"hunter2-hunter2"}'

@@ -177,6 +177,11 @@ MESSAGES: tuple[Message, ...] = (
     _command(0x27, "audit_put", "Adds an event to the audit log."),
     _command(0x28, "audit_config_reload", "Reads the configuration of the audit log again."),
     _command(0x29, "shutdown", "Stops the server process."),
+    _command(
+        0x2A, "set_bucket_throttle_properties", "Sets what a bucket may use of the node's units of work per second."
+    ),
+    _command(0x2B, "set_bucket_data_limit_exceeded", "Tells that a bucket holds more data than it may, or no longer."),
+    _command(0x2C, "set_node_throttle_properties", "Sets how many units of work per second a node does."),
     # The value holds the keys themselves, in base64.
     _command(
         0x2D,
@@ -318,12 +323,16 @@ MESSAGES: tuple[Message, ...] = (
     _command(0x81, "start_persistence", "Goes on writing to disk."),
     _command(0x82, "set_param", "Sets a server parameter."),
     _command(0x83, "get_replica", "Reads a document from a replica vbucket."),
+    _command(0x84, "set_chronicle_auth_token", "Gives the server the token of Fusion.", _SECRET, _SECRET),
     # The value is the bucket's configuration, in which newer servers find keys for data at rest and Fusion's token.
     _command(0x85, "create_bucket", "Creates a bucket.", request=_SECRET, success=_SECRET),
     _command(0x86, "delete_bucket", "Deletes a bucket."),
     _command(0x87, "list_buckets", "Asks for the names of the buckets."),
     _command(0x88, "expand_bucket", "Makes a bucket larger."),
     _command(0x89, "select_bucket", "Chooses the bucket; the key is its name.", Shape(key=_MUST), Shape()),
+    _command(0x8A, "pause_bucket", "Makes a bucket take no commands for a while."),
+    _command(0x8B, "resume_bucket", "Lets a paused bucket take commands again."),
+    _command(0x8C, "validate_bucket_config", "Checks a bucket's configuration.", _SECRET, _SECRET),
     _command(0x90, "start_replication", "Starts the replication."),
     _command(0x91, "observe_seqno", "Asks how far a vbucket has come in memory and on disk."),
     _command(0x92, "observe", "Asks where keys are stored."),
