@@ -17,9 +17,9 @@ import analysis
 from analysis.codegen.lua_rules import CHECKED
 
 if TYPE_CHECKING:
-    from wiresharks import Wireshark
-
     from pathlib import Path
+
+    from wiresharks import Wireshark
 
 pytestmark = pytest.mark.usefixtures("wireshark")
 

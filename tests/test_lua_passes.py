@@ -89,6 +89,11 @@ def test_later_passes_show_what_the_first_one_found(passes: str, library: Path, 
     for capture in (library, *troubled):
         once = fields_of(capture, GENERATED)
         again = fields_of(capture, GENERATED, *PASSES[passes])
+        if capture.stem == "reorder":
+            # Since 4.6, bytes that complete a message of a later packet are no longer in their own packet then.
+            for values in (*once.values(), *again.values()):
+                values[GENERATED.index("upr.unsynced")] = ""
+            once, again = ({n: v for n, v in each.items() if any(v)} for each in (once, again))
         assert {number for number in {*once, *again} if once.get(number) != again.get(number)} == set()
         assert len(once) > 100
         for state in ("upr.snapshot_end", "upr.previous_seqno", "upr.window", "upr.era"):

@@ -1,8 +1,9 @@
 """The Wiresharks that the plugin is tried on: one of each Lua that people have, run as an ordinary user.
 
-Debian 12, 13 and the one after it ship Wireshark 4.0 (Lua 5.2), 4.4 and 4.6 (both Lua 5.4). The tshark that is installed
-stands for its version; the others are taken out of their packages into a folder of their own, outside the tree, and run
-there with their own libraries. Nothing is installed and nobody has to be root. Wireshark 4.2 is in no release of Debian.
+Debian 12, 13 and the one after it have Wireshark 4.0 (Lua 5.2), 4.4 and 4.6 (both Lua 5.4). The tshark that is
+installed stands for its version; the others are taken out of their packages into a folder of their own, outside the
+tree, and run there with their own libraries. Nothing is installed, and nobody has to be root. Wireshark 4.2 is in no
+release of Debian: its Lua is that of 4.0, and only the stub stands for its API.
 
 ``python tests/wiresharks.py`` fetches what is missing. Exit status: 0, or 1 where one is missing and
 UPRSCOPE_REQUIRE_TOOLS=1. Without that the tests that need it are skipped, in red.
@@ -71,9 +72,9 @@ class InUse:
 def all_of_them() -> dict[str, Wireshark]:
     """Return those that are there, by version."""
     found = {}
-    for version in SUITES:
-        installed = shutil.which("tshark")
-        laid = cache_folder() / f"tshark-{SUITES[version]}"
+    installed = shutil.which("tshark")
+    for version, suite in SUITES.items():
+        laid = cache_folder() / f"tshark-{suite}"
         if installed and _version_of(installed) == version:
             found[version] = Wireshark(version, (installed,))
         elif laid.is_dir():
@@ -118,7 +119,7 @@ def seen_by_all(path: Path) -> Path:
 
 @cache
 def _public_folder() -> Path:
-    kept = tempfile.TemporaryDirectory(prefix="uprscope-captures-")  # noqa: SIM115 - until the tests are over
+    kept = tempfile.TemporaryDirectory(prefix="uprscope-captures-")
     _kept.append(kept)
     Path(kept.name).chmod(0o755)
     return Path(kept.name)
@@ -137,7 +138,7 @@ def _version_of(program: str) -> str:
 # ---------------------------------------------------------------- fetching
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """Why one can't be had here, in a line."""
 
 
@@ -145,10 +146,10 @@ def lay_out(suite: str, folder: Path) -> None:
     """Take the tshark of a release of Debian, and all that it needs, out of their packages into a folder."""
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
-            raise Unavailable(f"{program} is not here: only Debian and its kin can fetch other releases' packages")
+            raise UnavailableError(f"{program} is not here: only Debian and its kin can fetch other releases' packages")
     keyring = next((name for name in KEYRINGS if Path(name).is_file()), None)
     if keyring is None:
-        raise Unavailable("the keys of Debian's archive are not here: apt-get install debian-archive-keyring")
+        raise UnavailableError("the keys of Debian's archive are not here: apt-get install debian-archive-keyring")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
         root = Path(work)
@@ -181,7 +182,7 @@ def _call(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise Unavailable(f"{command[0]} failed: {said[0] if said else done.returncode}")
+        raise UnavailableError(f"{command[0]} failed: {said[0] if said else done.returncode}")
 
 
 def _mirror() -> str:
@@ -204,13 +205,18 @@ def main() -> int:
         print(f"Wireshark {version} is missing: taking it out of Debian's packages into {folder}", file=sys.stderr)
         try:
             lay_out(suite, folder)
-            said = laid_out(version, folder).run("--version")
-            if not said.stdout.startswith(f"TShark (Wireshark) {version}"):
-                raise Unavailable(f"what {suite} has does not run here as {version}: {said.stdout[:40] or said.stderr[:80]}")
-        except (Unavailable, OSError, ValueError, subprocess.TimeoutExpired) as error:
+            _try(laid_out(version, folder), suite)
+        except (UnavailableError, OSError, ValueError, subprocess.TimeoutExpired) as error:
             missing += 1
             _complain(version, str(error))
     return 1 if missing and os.environ.get("UPRSCOPE_REQUIRE_TOOLS") == "1" else 0
+
+
+def _try(made: Wireshark, suite: str) -> None:
+    said = made.run("--version")
+    if not said.stdout.startswith(f"TShark (Wireshark) {made.version}"):
+        found = said.stdout[:40].partition("\n")[0] or said.stderr[:80]
+        raise UnavailableError(f"what {suite} has is not {made.version}, or does not run here: {found}")
 
 
 def _complain(version: str, why: str) -> None:

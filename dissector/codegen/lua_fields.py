@@ -67,7 +67,9 @@ OF_FRAME: tuple[Generated, ...] = (
     Generated("document", "string", "Document", "document behind snappy and xattrs, as text"),
     Generated("metadata.id", "uint8", "Extended metadata", "id of an entry behind the value (4.0 to 4.6)", "DEC"),
     Generated("metadata.data", "bytes", "Extended metadata bytes", "what the entry holds"),
-    Generated("record.collection_id", "uint32", "Record collection id", "collection of a cache transfer's record", "HEX"),
+    Generated(
+        "record.collection_id", "uint32", "Record collection id", "collection of a cache transfer's record", "HEX"
+    ),
     Generated("record.key", "string", "Record key", "key of a record of a cache transfer, without its collection id"),
     Generated("record.value", "bytes", "Record value", "value of a record of a cache transfer"),
     Generated("defect", "string", "Defect", "id of something that is wrong with the frame itself"),
@@ -98,7 +100,9 @@ OF_FINDING: tuple[Generated, ...] = (
     Generated("rule", "string", "Rule", "rule of the catalogue that the message breaks"),
     Generated("severity", "string", "Severity", "how bad that is: error, warning or info"),
     Generated("finding", "string", "Finding", "name of the finding, as uprscope check gives it"),
-    Generated("evidence", "framenum", "Evidence in", "packet that proves the finding, or the one that it is about", "NONE"),
+    Generated(
+        "evidence", "framenum", "Evidence in", "packet that proves the finding, or the one that it is about", "NONE"
+    ),
 )
 
 
@@ -111,7 +115,11 @@ class FieldList:
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each field."""
         found: dict[str, dict[str, Any]] = {}
-        for row in (*self._of_headers(), *(_generated(each) for each in (*OF_FRAME, *OF_STATE, *OF_FINDING)), *self._declared()):
+        for row in (
+            *self._of_headers(),
+            *(_generated(each) for each in (*OF_FRAME, *OF_STATE, *OF_FINDING)),
+            *self._declared(),
+        ):
             known = found.setdefault(row["name"], row)
             known["type"] = max(known["type"], row["type"], key=_width)
         return list(found.values())

@@ -98,5 +98,5 @@ def table(name: str, lines: Iterable[str], remark: str) -> str:
 
 
 def assigned(name: str) -> str:
-    """Write what a value is assigned to: a local variable, of which a file of Lua has at most 200, or a table's member."""
+    """Write what a value is assigned to: a local variable, of which Lua has at most 200, or a member of a table."""
     return name if "." in name else f"local {name}"

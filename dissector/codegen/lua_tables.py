@@ -184,7 +184,9 @@ def render() -> str:
         ),
         lua_source.rows("SPEC.PARTS", made.parts.rows, "declared fields"),
         lua_source.rows("SPEC.LAYOUTS", made.layouts.rows, "forms of bodies: parts by number"),
-        lua_source.rows("SPEC.SHAPES", made.shapes.rows, "what a request, answer or push is made of: layouts by number"),
+        lua_source.rows(
+            "SPEC.SHAPES", made.shapes.rows, "what a request, answer or push is made of: layouts by number"
+        ),
         lua_source.rows("MESSAGES", messages, "messages of all dialects: shapes by number"),
         lua_source.keyed("OPCODES", _opcodes(), "by dialect, opcodes to messages by number"),
         lua_source.rows("SPEC.FRAME_INFOS", infos, "objects of the framing extras"),
