@@ -20,6 +20,7 @@ NANOSECONDS = 1_000_000_000
 DEFAULT_RESOLUTION = 6
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
+_UINT64_MAX = (1 << 64) - 1
 # Up to here a fraction of 2^-n seconds times 10^9 still fits 64 bits (10^9 < 2^30).
 _BINARY_EXACT_BITS = 34
 
@@ -57,10 +58,24 @@ class Clock:
             time = np.zeros_like(ticks)
         return time.astype(np.int64) + np.int64(offset)
 
-    def _exact(self, ticks: int) -> int:
+    def ticks(self, time_ns: int) -> int:
+        """Return the ticks that stand for a time: read again, they give the nearest time that is not later.
+
+        Times before the clock's first tick or behind its last become that.
+        """
+        since = time_ns - self.offset_seconds * NANOSECONDS
+        ticks = -(-since * self._per_second // NANOSECONDS)
+        if self._exact(ticks) > time_ns:  # the clock is coarser than nanoseconds
+            ticks -= 1
+        return max(0, min(_UINT64_MAX, ticks))
+
+    @property
+    def _per_second(self) -> int:
         power = self.resolution & 0x7F
-        per_second = 1 << power if self.resolution & 0x80 else 10**power
-        return ticks * NANOSECONDS // per_second + self.offset_seconds * NANOSECONDS
+        return 1 << power if self.resolution & 0x80 else 10**power
+
+    def _exact(self, ticks: int) -> int:
+        return ticks * NANOSECONDS // self._per_second + self.offset_seconds * NANOSECONDS
 
     def _one_by_one(self, ticks: npt.NDArray[np.uint64]) -> Longs:
         times = [max(_INT64_MIN, min(_INT64_MAX, self._exact(tick))) for tick in ticks.tolist()]

@@ -1,7 +1,8 @@
 """The interfaces of a pcapng section: link type and clock of each, as arrays that packets index.
 
-Knows the Interface Description Block's body; must not know how blocks are framed. Files with thousands of interfaces
-exist (one per virtual port), so adding one costs the same whatever their number.
+Knows the Interface Description Block's body, and how the options of every block are laid out; must not know how blocks
+are framed. Files with thousands of interfaces exist (one per virtual port), so adding one costs the same whatever their
+number.
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ class InterfaceTable:
         """Return each packet's interface number, counted over all sections."""
         return (ids + self._before).astype(np.int32)
 
+    def clock(self, number: int) -> Clock:
+        """Return the clock of one of the section's interfaces."""
+        return self._clocks[int(self._clock_of[number])]
+
     def times(self, ids: Longs, ticks: npt.NDArray[np.uint64]) -> Longs:
         """Convert each packet's ticks by its interface's clock."""
         if len(self._clocks) == 1:
@@ -90,7 +95,7 @@ class InterfaceTable:
 
 def _clock(body: bytes, order: str) -> Clock:
     resolution, offset = DEFAULT_RESOLUTION, 0
-    for code, value in _options(body, 8, order):
+    for code, value in options_in(body, 8, order):
         if code == _OPTION_TSRESOL and len(value) == 1:
             resolution = value[0]
         elif code == _OPTION_TSOFFSET and len(value) == 8:
@@ -98,8 +103,8 @@ def _clock(body: bytes, order: str) -> Clock:
     return Clock(resolution, offset)
 
 
-def _options(body: bytes, at: int, order: str) -> Iterator[tuple[int, bytes]]:
-    """Yield options up to the end mark or the first one that does not fit."""
+def options_in(body: bytes, at: int, order: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the options of any block's body: up to the end mark, or the first one that does not fit."""
     header = struct.Struct(f"{order}HH")
     while at + 4 <= len(body):
         code, length = header.unpack_from(body, at)

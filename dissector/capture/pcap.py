@@ -49,6 +49,10 @@ class FileHeader:
     sane_bytes: int
     """The largest captured length that needs no proof."""
     linktype: int
+    snaplen: int
+    """The snapshot length as the header states it: 0 or an enormous one is "no limit"."""
+    check_sequence_bits: int | None
+    """Length of the frame check sequence at the end of every packet; None: the header does not tell."""
 
     @classmethod
     def parse(cls, head: bytes) -> FileHeader:
@@ -60,7 +64,10 @@ class FileHeader:
             record_header_bytes=24 if magic == PCAP_PATCHED else 16,
             ticks_per_second=NANOSECONDS if magic == PCAP_NANOSECONDS else 1_000_000,
             sane_bytes=snaplen if USUAL_SNAPLEN < snaplen <= LARGEST_SNAPLEN else USUAL_SNAPLEN,
-            linktype=network & 0xFFFF,  # the upper bits hold the length of the frame check sequence
+            linktype=network & 0xFFFF,
+            snaplen=snaplen,
+            # The highest four bits count units of 16 bits, if another bit says so (libpcap's LT_FCS_LENGTH_PRESENT).
+            check_sequence_bits=(network >> 28) * 16 if network & 0x0400_0000 else None,
         )
 
 

@@ -189,8 +189,8 @@ class PcapngWalker:
         window.start += length
         return 0
 
-    def _understand(self, window: Window, kind: int, length: int) -> None:
-        """Act on a whole, well-framed block."""
+    def _understand(self, window: Window, kind: int, length: int) -> bool:
+        """Act on a whole, well-framed block; tell whether it is what it should be."""
         position = window.position
         if kind == SECTION:
             self._blocks = _Blocks(self._blocks.section_order(window, window.start) or self._blocks.order)
@@ -199,9 +199,12 @@ class PcapngWalker:
             if not self._interfaces.add(window.head(length - 4)[8:], self._blocks.order):
                 what = f"a section describes more than {MAX_INTERFACES} interfaces"
                 self._log.add(position, DamageReason.TOO_MANY_INTERFACES, what, length)
+                return False
         elif kind in STRUCTURAL:
             what = f"a block of type {kind:#x} has only {length} bytes"
             self._log.add(position, DamageReason.MALFORMED_BLOCK, what, length)
+            return False
+        return True
 
     def _enormous(self, window: Window, kind: int, length: int) -> int:
         """Pass over a block that is too large to hold, if it is one nobody needs."""

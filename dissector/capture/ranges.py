@@ -233,10 +233,10 @@ class _WatchingWalker(PcapngWalker):
         self._structure = structure
         self.timeless = False
 
-    def _understand(self, window: Window, kind: int, length: int) -> None:
+    def _understand(self, window: Window, kind: int, length: int) -> bool:
         if kind in (SECTION, INTERFACE):
             self._structure.append((window.position, window.head(length)))
-        super()._understand(window, kind, length)
+        return super()._understand(window, kind, length)
 
     def _columns(self, window: Window, kind: int, offsets: Longs, headers: npt.NDArray[Any], lengths: Longs) -> Columns:
         self.timeless |= kind == SIMPLE_PACKET
