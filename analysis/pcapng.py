@@ -1,16 +1,25 @@
-"""A pcapng file of packets that were captured elsewhere: as they were, with comments. Must not know what is in them."""
+"""pcapng files: their blocks as bytes, and a writer of packets that were captured elsewhere, with comments.
+
+Must not know what is in a packet.
+"""
 
 from __future__ import annotations
 
 import struct
 from typing import IO, TYPE_CHECKING
 
+from dissector.capture.pcapng import INTERFACE, PACKET, SECTION
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dissector.capture import PacketBlock
 
-_SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
-_COMMENT, _APPLICATION, _RESOLUTION = 1, 4, 9
-_LONGEST = 2000  #: bytes of a comment
+COMMENT, APPLICATION, RESOLUTION, CHECK_SEQUENCE_BITS = 1, 4, 9, 13  #: codes of options
+UNSPECIFIED = -1  #: a section's length that its writer did not know
+LONGEST_COMMENT = 2000  #: bytes: more than people read, and every program takes it
+
+Option = tuple[int, bytes]
 
 
 class PcapngWriter:
@@ -20,30 +29,53 @@ class PcapngWriter:
         self._stream = stream
         self._interfaces: dict[int, int] = {}
         self.packets = 0
-        head = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
-        self._block(_SECTION, head + _options((_COMMENT, comment.encode()), (_APPLICATION, b"uprscope slice")))
+        self._stream.write(section_header(*_comment(comment), (APPLICATION, b"uprscope slice")))
 
     def write(self, block: PacketBlock, at: int, comment: str = "") -> None:
         """Copy one packet."""
         linktype = int(block.linktype[at])
-        interface = self._interfaces.get(linktype)
-        if interface is None:
-            interface = self._interfaces[linktype] = len(self._interfaces)
-            self._block(_INTERFACE, struct.pack("<HHI", linktype, 0, 0) + _options((_RESOLUTION, b"\x09")))
-        data, time_ns = block.packet(at), int(block.time_ns[at]) % (1 << 64)
-        head = struct.pack("<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(data), int(block.original[at]))
-        self._block(_PACKET, head + data + bytes(-len(data) % 4) + _options((_COMMENT, comment.encode())))
+        number = self._interfaces.get(linktype)
+        if number is None:
+            number = self._interfaces[linktype] = len(self._interfaces)
+            self._stream.write(interface(linktype, 0, (RESOLUTION, b"\x09")))
+        data, ticks, original = block.packet(at), int(block.time_ns[at]) % (1 << 64), int(block.original[at])
+        self._stream.write(packet_block(number, ticks, data, original, *_comment(comment)))
         self.packets += 1
 
-    def _block(self, kind: int, body: bytes) -> None:
-        size = struct.pack("<I", 12 + len(body))
-        self._stream.write(struct.pack("<I", kind) + size + body + size)
+
+def _comment(text: str) -> list[Option]:
+    return [(COMMENT, text.encode()[:LONGEST_COMMENT])] if text else []
 
 
-def _options(*options: tuple[int, bytes]) -> bytes:
-    """Write options; those without a value are left out."""
-    given = [(code, value[:_LONGEST]) for code, value in options if value]
-    if not given:
+def block(kind: int, body: bytes, order: str = "<") -> bytes:
+    """Write a block around a body whose length is a multiple of four."""
+    size = struct.pack(f"{order}I", 12 + len(body))
+    return struct.pack(f"{order}I", kind) + size + body + size
+
+
+def section_header(*options: Option, order: str = "<") -> bytes:
+    """Write what a section begins with."""
+    head = struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, UNSPECIFIED)
+    return block(SECTION, head + option_list(options, order), order)
+
+
+def interface(linktype: int, snaplen: int, *options: Option) -> bytes:
+    """Write the description of an interface."""
+    return block(INTERFACE, struct.pack("<HHI", linktype, 0, snaplen) + option_list(options))
+
+
+def packet_block(
+    number: int, ticks: int, data: bytes | memoryview, original: int, *options: Option, order: str = "<"
+) -> bytes:
+    """Write an Enhanced Packet Block for a packet of an interface; ``ticks`` are of that interface's clock."""
+    head = struct.pack(f"{order}5I", number, ticks >> 32, ticks & 0xFFFFFFFF, len(data), original)
+    return block(PACKET, b"".join((head, data, bytes(-len(data) % 4), option_list(options, order))), order)
+
+
+def option_list(options: Sequence[Option], order: str = "<") -> bytes:
+    """Write options and their end mark; nothing where there is none."""
+    if not options:
         return b""
-    packed = (struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4) for code, value in given)
-    return b"".join(packed) + bytes(4)
+    header = struct.Struct(f"{order}HH")
+    packed = [header.pack(code, len(value)) + value + bytes(-len(value) % 4) for code, value in options]
+    return b"".join((*packed, bytes(4)))
