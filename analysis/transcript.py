@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
+COLUMNS = frozenset(("frame", "time_ns", "connection"))  #: what a row must have to be gathered
 NEIGHBOURS = 2  #: frames of the same connection that are shown before and behind a guilty one
 
 
@@ -47,12 +48,16 @@ def read(
     options: Options,
     findings: Sequence[Finding],
     watch: Callable[[FrameReader], Callable[[], None]] | None = None,
+    neighbours: int = NEIGHBOURS,
 ) -> Transcript:
-    """Gather what the findings' transcripts need; ``watch`` is told how far it has come."""
+    """Gather what the findings' transcripts need; ``watch`` is told how far it has come.
+
+    Rows have the columns that the options ask for, and must have those of ``COLUMNS``.
+    """
     found = Transcript()
     if not findings:
         return found
-    gatherer = _Gatherer(found, findings)
+    gatherer = _Gatherer(found, findings, neighbours)
     reader = FrameReader(inputs, options)
     advance = watch(reader) if watch is not None else None
     for batch in reader:
@@ -67,8 +72,9 @@ def read(
 class _Gatherer:
     """Takes rows by number, and the neighbours of guilty ones in their connection."""
 
-    def __init__(self, found: Transcript, findings: Sequence[Finding]) -> None:
+    def __init__(self, found: Transcript, findings: Sequence[Finding], neighbours: int) -> None:
         self._found = found
+        self._neighbours = neighbours
         self._wanted = np.array(sorted({frame.frame for each in findings for frame in each.frames}), np.int64)
         self._guilty = np.array(sorted({each.guilty.frame for each in findings}), np.int64)
         self._connections = {each.connection for each in findings}
@@ -103,27 +109,29 @@ class _Gatherer:
         guilty: np.ndarray[Any, Any],
     ) -> None:
         """Take the rows of one connection."""
-        around, seen = self._found.around, self._seen[name]
+        around, seen, neighbours = self._found.around, self._seen[name], self._neighbours
         self._keep(batch, rows, np.flatnonzero(wanted), seen)
+        if not neighbours:
+            return
         for number, count in self._owed.pop(name, []):
             kept = self._keep(batch, rows, np.arange(min(count, len(rows))), seen)
             around[number] += kept
             if len(kept) < count:
                 self._owed.setdefault(name, []).append((number, count - len(kept)))
         for at in np.flatnonzero(guilty).tolist():
-            near = np.arange(max(at - NEIGHBOURS, 0), min(at + 1 + NEIGHBOURS, len(rows)))
+            near = np.arange(max(at - neighbours, 0), min(at + 1 + neighbours, len(rows)))
             number = batch.column("frame")[int(rows[at])].as_py()
-            for place, row in self._tails.get(name, [])[-(NEIGHBOURS - at) :] if at < NEIGHBOURS else []:
+            for place, row in self._tails.get(name, [])[-(neighbours - at) :] if at < neighbours else []:
                 self._add(place, row)
                 around[number].append(row["frame"])
             around[number] += self._keep(batch, rows, near, seen)
             behind = len(rows) - 1 - at
-            if behind < NEIGHBOURS:
-                self._owed.setdefault(name, []).append((number, NEIGHBOURS - behind))
-        places = range(max(len(rows) - NEIGHBOURS, 0), len(rows))
-        tail = batch.take(pa.array(rows[-NEIGHBOURS:])).to_pylist()
+            if behind < neighbours:
+                self._owed.setdefault(name, []).append((number, neighbours - behind))
+        places = range(max(len(rows) - neighbours, 0), len(rows))
+        tail = batch.take(pa.array(rows[-neighbours:])).to_pylist()
         kept_tail = [(seen + at, row) for at, row in zip(places, tail, strict=True)]
-        self._tails[name] = [*self._tails.get(name, []), *kept_tail][-NEIGHBOURS:]
+        self._tails[name] = [*self._tails.get(name, []), *kept_tail][-neighbours:]
 
     def _keep(
         self, batch: pa.RecordBatch, rows: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any], seen: int
