@@ -7,6 +7,7 @@ import contextlib
 import sys
 from typing import IO, TYPE_CHECKING
 
+from analysis.cli.annotate import annotated, refuse_input, settle_target, tell
 from dissector.cli.reading import EXIT_DAMAGED, add_reading_arguments, options_of
 from dissector.cli.target import add_target_arguments, settle_format
 from dissector.terminal import Terminal, one_line
@@ -35,6 +36,7 @@ examples:
   uprscope check capture.pcap --format json -o before.json
   uprscope check later.pcap --baseline before.json
   uprscope check capture.pcap --format junit -o check.xml
+  uprscope check capture.pcap --annotate for-wireshark.pcapng
   uprscope explain SEQ-01
 
 docs/rules.md describes the rules. A rule is violated, holds, or is unknown
@@ -70,6 +72,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"findings of a rule that are shown as text (default: {_SHOWN}; 0: all)",
     )
+    shown.add_argument(
+        "--annotate",
+        metavar="FILE",
+        help="also write a copy of the captures as pcapng, with a comment on every packet that proves a finding",
+    )
     shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
 
 
@@ -89,17 +96,26 @@ def run(args: argparse.Namespace) -> int:
     from dissector.cli.dissect import report  # noqa: PLC0415
 
     settle_format(args, FORMATS)
+    if args.annotate is not None:
+        settle_target(args.annotate, args.output)
     rules = rules_of(args.rules)
     known = known_ids(args.baseline) if args.baseline is not None else frozenset()
     selection = Selection(Severity(args.severity), args.connection, args.vbucket, known)
     options = options_of(args)
     with contextlib.ExitStack() as stack:
-        inputs = found(args.captures, stack, twice=args.format == "text")
+        again = args.format == "text" or args.annotate is not None
+        inputs = found(args.captures, stack, twice=again, target=args.annotate)
         with watching() as watch:
             inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
+        copied = None
+        if args.annotate is not None:  # before the report: people stop reading that when they have seen enough
+            with watching() as watch:
+                copied = annotated(args.annotate, inputs, options, inspection.findings, watch)
         totals = Totals(inspection, rules, selection)
         _write(args, inspection, rules, totals, inputs, options)
     report(inspection.report)
+    if copied is not None:
+        tell(args.annotate, copied)
     terminal = Terminal.of(sys.stderr)
     if inspection.left_out:
         line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
@@ -118,11 +134,16 @@ def watching() -> Iterator[Callable[[FrameReader], Callable[[], None]]]:
         yield lambda reader: stack.enter_context(progress(reader, wanted=True))
 
 
-def found(names: Sequence[str], stack: contextlib.ExitStack, *, twice: bool) -> list[Input]:
-    """Return the inputs; what comes from a pipe and is read ``twice`` is put into a file that goes away again."""
+def found(names: Sequence[str], stack: contextlib.ExitStack, *, twice: bool, target: str | None = None) -> list[Input]:
+    """Return the inputs; what comes from a pipe and is read ``twice`` is put into a file that goes away again.
+
+    ``target`` is a file to be written, which must be none of them.
+    """
     from dissector.capture import expand  # noqa: PLC0415
 
     inputs = expand(names)
+    if target is not None:
+        refuse_input(target, inputs)
     if not twice or not any(each.once for each in inputs):
         return inputs
     from analysis.spool import spooled  # noqa: PLC0415 - pipes only
