@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.context import COLUMNS, Context
+from analysis.context import COLUMNS, Context, Table
 from analysis.rules import RULE_BY_ID, RULES
 from analysis.rules.model import REASONS, Check, Rule, Severity, Unknown
 from analysis.rules.parts import PARTS, TABLES
@@ -42,8 +42,10 @@ def tables() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     return found
 
 
-def _names(table: object) -> tuple[frozenset[str], frozenset[str]]:
-    return frozenset(table._sources), frozenset(table.ref_names)  # type: ignore[attr-defined]
+def _names(table: Table) -> tuple[frozenset[str], frozenset[str]]:
+    for name in table._sources:
+        assert table[name] is not None  # columns are made when they are asked for: of frames' columns that are read
+    return frozenset(table._sources), frozenset(table.ref_names)
 
 
 def fields(text: str) -> set[str]:

@@ -31,7 +31,7 @@ COLUMNS = frozenset(
         *("snapshot_type", "max_visible_seqno", "high_completed_seqno", "high_prepared_seqno", "purge_seqno"),
         *("marker_version", "open_flags", "stream_flags", "start_seqno", "end_seqno", "high_seqno", "vbucket_uuid"),
         *("end_reason", "buffer_bytes", "prepared_seqno", "oso_flags", "vbucket_state", "stream_opaque", "event"),
-        "durability_level",
+        *("event_version", "durability_level"),
     )
 )
 _EARLY = {Dialect.UPR.value: 1}
