@@ -35,7 +35,7 @@ from analysis.pcapng import (
 from dissector.capture.clock import NANOSECONDS
 from dissector.capture.interfaces import options_in
 from dissector.capture.pcapng import SECTION, SIMPLE_PACKET
-from dissector.capture.stretches import StretchReader
+from dissector.capture.stretches import CHUNK_BYTES, StretchReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,9 +65,11 @@ class Copied:
     passed_over: int = 0  #: blocks that were too large to copy
 
 
-def copy(inputs: Sequence[Input], annotations: Annotations, stream: IO[bytes]) -> Copied:
+def copy(
+    inputs: Sequence[Input], annotations: Annotations, stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES
+) -> Copied:
     """Copy captures one behind the other; ``stream`` can be written to at any place."""
-    copier = _Copier(annotations, stream)
+    copier = _Copier(annotations, stream, chunk_bytes)
     for each in inputs:
         copier.copy(each)
     copier.done.left_out = annotations.left_out
@@ -77,10 +79,11 @@ def copy(inputs: Sequence[Input], annotations: Annotations, stream: IO[bytes]) -
 class _Copier:
     """Writes captures one behind the other, and counts packets through."""
 
-    def __init__(self, annotations: Annotations, stream: IO[bytes]) -> None:
+    def __init__(self, annotations: Annotations, stream: IO[bytes], chunk_bytes: int) -> None:
         self.done = Copied()
         self._annotations = annotations
         self._stream = stream
+        self._chunk_bytes = chunk_bytes
         self._order = ""  #: byte order of the section that is being written; empty: none has begun
         self._length_at: int | None = None  #: where the section states its length
         self._position = 0  #: byte of the input up to which everything is copied
@@ -88,7 +91,7 @@ class _Copier:
     def copy(self, each: Input) -> None:
         """Copy one capture."""
         self._order, self._length_at, self._position = "", None, 0
-        with StretchReader(each, self._take) as reader:
+        with StretchReader(each, self._take, self._chunk_bytes) as reader:
             if reader.is_pcapng:
                 for _ in reader:
                     pass  # its stretches are taken
