@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -34,15 +34,17 @@ from analysis.pcapng import (
 )
 from dissector.capture.clock import NANOSECONDS
 from dissector.capture.interfaces import options_in
-from dissector.capture.pcapng import SECTION, SIMPLE_PACKET
+from dissector.capture.magic import SECTION_HEADER
+from dissector.capture.pcapng import SIMPLE_PACKET
 from dissector.capture.stretches import CHUNK_BYTES, StretchReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analysis.annotating import Annotations
     from analysis.pcapng import Option
     from dissector.capture import Input, PacketBlock
+    from dissector.capture.block import Longs
+    from dissector.capture.compression import RawStream
     from dissector.capture.pcap import FileHeader
     from dissector.capture.stretches import Packets, Stretch
 
@@ -52,6 +54,21 @@ _PACKET_AT = 28  #: where the packet begins in a block that is not simple
 _SIMPLE_PACKET_AT = 12
 _UNSPECIFIED = b"\xff" * 8  #: the section length -1, in either byte order
 _MARK = MARK.encode()
+
+
+class Comments(Protocol):
+    """What to write beside packets, by their numbers in the copy."""
+
+    left_out: int  #: comments that were not given out
+
+    @property
+    def numbers(self) -> Longs:
+        """Return the packets that have comments, in order."""
+        ...
+
+    def of(self, packet: int) -> list[bytes]:
+        """Write the comments of a packet."""
+        ...
 
 
 @dataclass(slots=True)
@@ -66,29 +83,29 @@ class Copied:
 
 
 def copy(
-    inputs: Sequence[Input], annotations: Annotations, stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES
+    inputs: Sequence[Input | RawStream], comments: Comments, stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES
 ) -> Copied:
     """Copy captures one behind the other; ``stream`` can be written to at any place."""
-    copier = _Copier(annotations, stream, chunk_bytes)
+    copier = _Copier(comments, stream, chunk_bytes)
     for each in inputs:
         copier.copy(each)
-    copier.done.left_out = annotations.left_out
+    copier.done.left_out = comments.left_out
     return copier.done
 
 
 class _Copier:
     """Writes captures one behind the other, and counts packets through."""
 
-    def __init__(self, annotations: Annotations, stream: IO[bytes], chunk_bytes: int) -> None:
+    def __init__(self, comments: Comments, stream: IO[bytes], chunk_bytes: int) -> None:
         self.done = Copied()
-        self._annotations = annotations
+        self._comments = comments
         self._stream = stream
         self._chunk_bytes = chunk_bytes
         self._order = ""  #: byte order of the section that is being written; empty: none has begun
         self._length_at: int | None = None  #: where the section states its length
         self._position = 0  #: byte of the input up to which everything is copied
 
-    def copy(self, each: Input) -> None:
+    def copy(self, each: Input | RawStream) -> None:
         """Copy one capture."""
         self._order, self._length_at, self._position = "", None, 0
         with StretchReader(each, self._take, self._chunk_bytes) as reader:
@@ -126,7 +143,7 @@ class _Copier:
         for at, (offset, captured, original, ticks) in enumerate(
             zip(*(column.tolist() for column in rows), strict=True)
         ):
-            options = self._comments(first + at) if at in comments else ()
+            options = self._options(first + at) if at in comments else ()
             self._stream.write(packet_block(0, ticks, view[offset : offset + captured], original, *options))
 
     # ----------------------------------------------------------------------------------------------------- pcapng
@@ -136,7 +153,7 @@ class _Copier:
         if stretch.position != self._position:
             self._change()  # something damaged was left out
         self._position = stretch.position + len(stretch.data)
-        if stretch.packets is None and _kind(stretch, 0) == SECTION:
+        if stretch.data[:4] == SECTION_HEADER:
             self._section(stretch)
             return
         if stretch.order != self._order:  # the section's header is damaged
@@ -178,7 +195,7 @@ class _Copier:
         order, start = stretch.order, int(packets.start[at])
         kind, length = struct.unpack_from(f"{order}II", stretch.data, start)
         old = bytes(stretch.data[start : start + length])
-        comments = self._comments(number)
+        comments = self._options(number)
         captured = int(packets.columns.captured[at])
         if kind == SIMPLE_PACKET:
             if not comments or packets.clock is None:
@@ -209,25 +226,20 @@ class _Copier:
             self._stream.seek(0, os.SEEK_END)
             self._length_at = None
 
-    def _count(self, packets: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _count(self, packets: int) -> Longs:
         """Count the next packets; return which of them get comments."""
         first = self.done.packets + 1
         self.done.packets += packets
-        numbers = self._annotations.numbers
+        numbers = self._comments.numbers
         low, high = np.searchsorted(numbers, (first, first + packets))
         self.done.commented += int(high - low)
         return numbers[low:high] - first
 
-    def _comments(self, number: int) -> list[Option]:
-        return [(COMMENT, text) for text in self._annotations.of(number)]
+    def _options(self, number: int) -> list[Option]:
+        return [(COMMENT, text) for text in self._comments.of(number)]
 
 
-def _kind(stretch: Stretch, at: int) -> int:
-    (kind,) = struct.unpack_from(f"{stretch.order}I", stretch.data, at)
-    return int(kind)
-
-
-def _suspects(stretch: Stretch, packets: Packets) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _suspects(stretch: Stretch, packets: Packets) -> Longs:
     """Return the packets in whose blocks the mark of our comments is: few have to be looked at closely."""
     found: list[int] = []
     data = bytes(stretch.data)

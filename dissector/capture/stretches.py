@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from dissector.capture.block import Columns, Longs
     from dissector.capture.clock import Clock
+    from dissector.capture.compression import RawStream
     from dissector.capture.damage import DamageLog
     from dissector.capture.reader import Walker
     from dissector.capture.source import Input
@@ -61,7 +62,9 @@ class Stretch:
 class StretchReader(CaptureReader):
     """A reader that gives a pcapng file's stretches to ``take`` before it hands out the packets in them."""
 
-    def __init__(self, source: Input, take: Callable[[Stretch], None], chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self, source: Input | RawStream, take: Callable[[Stretch], None], chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
         self.header: FileHeader | None = None
         """Header of a pcap file; None for pcapng, and where it is cut."""
         self._take = take
