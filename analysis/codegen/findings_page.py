@@ -1,10 +1,22 @@
-"""The page about findings as rows, ``docs/findings.md``: every column, its type and its meaning."""
+"""The page about findings, ``docs/findings.md``: every column of their rows, and the comments on packets."""
 
 from __future__ import annotations
 
+from analysis.annotation import Annotation
 from analysis.checker import MAX_FINDINGS
 from analysis.formats import COLUMNS
+from analysis.pcapng import LONGEST_COMMENT
 from dissector.codegen.markdown import code, escape, table
+
+_EXAMPLE = Annotation(
+    rule="SEQ-01",
+    severity="error",
+    role="guilty",
+    message="mutation vb 2 seqno 2",
+    sentence="seqno 2 comes after 2 in the same stream.",
+    finding="SEQ-01-06a74178",
+    packets=(("guilty", 102), ("last", 100)),
+)
 
 _INTRODUCTION = f"""\
 # Findings as rows
@@ -24,8 +36,33 @@ rule, how often it was checked and how that went, `--format junit` a test case p
 
 """
 
+_COMMENTS = f"""
+## Findings as comments on packets
+
+`uprscope check CAPTURE... --annotate copy.pcapng` writes, beside its usual output, a copy of the captures in which
+packets have comments (`opt_comment` of pcapng). Wireshark shows them, and filters by them:
+`frame.comment contains "SEQ-01"`. There is one comment for every frame that proves a finding, on the packet in which
+the frame ends; or on the one in which it begins, if bytes of the frame are missing:
+
+```
+{_EXAMPLE}
+```
+
+* In front of the bracket, for people: the rule, how bad it is, what the frame is to the finding (`guilty`, or the name
+  of the evidence), the message, and why the rule is broken. Keys of documents are not in it.
+* In the bracket, for programs: the finding's id, and the packets of all its frames, the guilty one first. The last
+  word is a check of everything before it, from the comment's first byte up to the `; ` in front of the check:
+  `h = 5381`, and for each byte of the UTF-8 text `h = (h * 33 + byte) mod 2^32`, as 8 hexadecimal digits. It tells
+  these comments from others that look alike, were cut, or were edited by hand.
+* A comment has at most {LONGEST_COMMENT:,} bytes. A longer sentence is cut, and ends in `…`.
+* The copy is pcapng, whatever the captures are: several follow one another as sections, and packets are counted
+  through. Blocks and options of pcapng captures stay as they are, in their order; only a Simple Packet Block that gets
+  a comment becomes an Enhanced one, with the time of the packet before it. What could not be read is not in the copy.
+  Comments of an earlier check are left out, and stderr says how many there were.
+"""
+
 
 def render() -> str:
     """Return the page."""
     rows = [[code(column.name), escape(str(column.type)), escape(column.doc)] for column in COLUMNS]
-    return _INTRODUCTION + table(["column", "type", "meaning"], rows) + "\n"
+    return _INTRODUCTION + table(["column", "type", "meaning"], rows) + "\n" + _COMMENTS
