@@ -249,3 +249,9 @@ def test_capinfos_is_content(tmp_path: Path) -> None:
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert f"Number of packets:   {len(packets_in(path))}\n" in done.stdout
+
+
+def test_the_example_of_the_documents_is_real(repo_root: Path) -> None:
+    page = (repo_root / "docs" / "findings.md").read_text()
+    (example,) = [line for line in page.splitlines() if "[uprscope " in line]
+    assert example in comments_of(of_library(FEED)[1])[102]
