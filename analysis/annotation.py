@@ -19,7 +19,7 @@ _ELLIPSIS = "…"
 _FORM = re.compile(
     r"(?P<rule>[A-Z]{3}-[0-9]{2}) (?P<severity>error|warning|info) (?P<role>[a-z_]+), "
     r"(?P<message>[a-z0-9_]+(?: response)?(?: vb [0-9]+)?(?: seqno [0-9]+)?): (?P<sentence>[^\r\n]*)"
-    r" \[uprscope (?P<finding>(?P=rule)-[0-9a-f]{8}); (?P<packets>[a-z_]+ [0-9]+(?:, [a-z_]+ [0-9]+)*)"
+    r" \[uprscope (?P<finding>(?P=rule)-[0-9a-f]{8}); (?P<packets>[a-z_]+ [0-9]{1,18}(?:, [a-z_]+ [0-9]{1,18})*)"
     r"; (?P<check>[0-9a-f]{8})\]"
 )
 
@@ -64,6 +64,8 @@ def checksum(text: str) -> int:
 
 def read_comment(text: str) -> Annotation | None:
     """Read a comment; None: it is none of ours."""
+    if len(text) > LONGEST_COMMENT:
+        return None
     match = _FORM.fullmatch(text)
     if match is None or not text.isprintable():
         return None

@@ -15,6 +15,7 @@ import pytest
 from pcapng_copies import comments_of, packets_in
 from test_capture_build import Packet
 
+from analysis import annotating
 from analysis.annotating import annotations_of
 from analysis.annotation import read_comment
 from analysis.copying import Copied, copy
@@ -22,6 +23,7 @@ from analysis.findings import Finding
 from analysis.inspection import inspect
 from analysis.rules import RULES
 from dissector.capture import Input
+from dissector.errors import InputError
 from dissector.pipeline import FrameReader
 from dissector.run import Options
 
@@ -141,6 +143,24 @@ def test_a_capture_without_findings_is_copied_byte_for_byte() -> None:
     assert len(plain) > 10
     for path in plain:
         assert of_library(path)[1] == path.read_bytes(), path.name
+
+
+def test_a_packet_with_too_many_comments_keeps_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = comments_of(of_library(FEED)[1])
+    monkeypatch.setattr(annotating, "_MOST_BYTES", 200)
+    _, data, done = annotated(inputs_of(FEED))
+    few = comments_of(data)
+    assert done.left_out == sum(map(len, whole.values())) - sum(map(len, few.values())) > 0
+    assert all(texts == whole[number][: len(texts)] for number, texts in few.items())
+
+
+def test_a_capture_that_changes_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "ring.pcap"
+    path.write_bytes(FEED.read_bytes())
+    findings = inspect(inputs_of(path), RULES, Options()).findings
+    path.write_bytes(FEED.read_bytes()[:3000])
+    with pytest.raises(InputError, match=r"ring.pcap: changed while it was being checked"):
+        annotations_of(inputs_of(path), Options(), findings)
 
 
 # ------------------------------------------------------------------------------------------------------ several files
