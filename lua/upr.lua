@@ -890,18 +890,18 @@ local RULES = {
   { id = "SNP-12", severity = "warning", title = "no snapshot is empty", source = "recordings: no server sends an empty snapshot", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
   { id = "SNP-13", severity = "warning", title = "going over between disk and memory starts a checkpoint", source = "PassiveStream::processMarker", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
   { id = "SNP-14", severity = "warning", title = "the draft's snapshots start and end in turn, with all items inside", source = "streams in the draft of August 2013", fields = { "snap_start_seqno", "by_seqno", "vbucket" } },
-  { id = "SEQ-01", severity = "error", title = "seqnos of a stream increase", source = "PassiveStream::messageReceived refuses it with ERANGE", checked = true, fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-02", severity = "error", title = "the first seqno of a stream is behind the requested start", source = "stream request: start seqno", checked = true, fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-03", severity = "error", title = "a stream ends where it was asked to", source = "stream request: end seqno; recordings: the end is not a hard limit", fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-04", severity = "error", title = "revisions of a document increase", source = "revisions count the changes of a document", fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-05", severity = "warning", title = "CAS values of a document increase", source = "hybrid clocks, MB-12926", fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-06", severity = "warning", title = "a CAS is a time, and not one to come", source = "hybrid clocks; a poisoned clock is never caught up with", fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-07", severity = "error", title = "seqnos are neither 0 nor absurd", source = "request validators of the servers", checked = true, fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-08", severity = "error", title = "a commit or an abort completes one prepare of its key", source = "VBucket::commit and VBucket::abort", fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-09", severity = "error", title = "a key has one outstanding prepare", source = "PassiveDurabilityMonitor and its duplicate-prepare window", fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-10", severity = "error", title = "a replica acknowledges what it has, and never less than before", source = "ActiveStream::seqnoAck", fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-11", severity = "error", title = "a seqno is advanced once, to the end of its snapshot", source = "ActiveStream::queueSeqnoAdvanced; recordings", fields = { "by_seqno", "vbucket" } },
-  { id = "SEQ-12", severity = "info", title = "snapshots do not grow thin all of a sudden", source = "an observation: batches that got lost show like this", fields = { "by_seqno", "vbucket" } },
+  { id = "SEQ-01", severity = "error", title = "seqnos of a stream increase", source = "PassiveStream::messageReceived refuses it with ERANGE", checked = true, fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-02", severity = "error", title = "the first seqno of a stream is behind the requested start", source = "stream request: start seqno", checked = true, fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-03", severity = "error", title = "a stream ends where it was asked to", source = "stream request: end seqno; recordings: the end is not a hard limit", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-04", severity = "error", title = "revisions of a document increase", source = "revisions count the changes of a document", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-05", severity = "warning", title = "CAS values of a document increase", source = "hybrid clocks, MB-12926", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-06", severity = "warning", title = "a CAS is a time, and not one to come", source = "hybrid clocks; a poisoned clock is never caught up with", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-07", severity = "error", title = "seqnos are neither 0 nor absurd", source = "request validators of the servers", checked = true, fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-08", severity = "error", title = "a commit or an abort completes one prepare of its key", source = "VBucket::commit and VBucket::abort", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-09", severity = "error", title = "a key has one outstanding prepare", source = "PassiveDurabilityMonitor and its duplicate-prepare window", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-10", severity = "error", title = "a replica acknowledges what it has, and never less than before", source = "ActiveStream::seqnoAck", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-11", severity = "error", title = "a seqno is advanced once, to the end of its snapshot", source = "ActiveStream::queueSeqnoAdvanced; recordings", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
+  { id = "SEQ-12", severity = "info", title = "snapshots do not grow thin all of a sudden", source = "an observation: batches that got lost show like this", fields = { "by_seqno", "prepared_seqno", "start_seqno", "vbucket" } },
   { id = "FLC-01", severity = "error", title = "no more is given back than has arrived", source = "BufferLog::release warns; older servers clamp silently", checked = true, fields = { "buffer_bytes", "outstanding" } },
   { id = "FLC-02", severity = "error", title = "nothing is sent at a full window", source = "BufferLog::insert", checked = true, fields = { "buffer_bytes", "outstanding" } },
   { id = "FLC-03", severity = "warning", title = "a full window is not left alone for long", source = "producers of later releases give up after 720 s", fields = { "buffer_bytes", "outstanding" } },
@@ -4182,15 +4182,26 @@ local function cut(text)
   return #clean > LONGEST_TEXT and sub(clean, 1, LONGEST_TEXT) .. ELLIPSIS or clean
 end
 
--- The number that a declared field of the extras holds, and its name where it has one; nil where the frame has none, or
--- not so many bytes.
+-- A number of 8 bytes in digits. Doubles are exact up to 2^53; beyond that an object of Wireshark's is.
+local function digits_at(s, p, size)
+  local number = number_at(s, p, size or 8)
+  return number < 9007199254740992 and format("%.0f", number) or tostring(UInt64.new(number_at(s, p + 4, 4), number_at(s, p, 4)))
+end
+
+-- The number that a declared field of the extras holds, in digits, and its name where it has one; nil where the frame has
+-- none, or not so many bytes.
 local function number_of(head, s, p, have, name)
   local layout, at = head.fits[1], HEADER + head.framing
   for i = 1, layout and #head.fits == 1 and #layout.extras or 0 do
     local part = layout.extras[i]
     if part.name == name then
-      local number = at + part.size <= have and number_at(s, p + at, part.size) or nil
-      return number, part.names and NAMES[part.names][number]
+      if at + part.size > have then
+        return nil
+      elseif part.size == 8 then
+        return digits_at(s, p + at)
+      end
+      local number = number_at(s, p + at, part.size)
+      return format("%.0f", number), part.names and NAMES[part.names][number]
     end
     at = at + part.size
   end
@@ -4216,7 +4227,7 @@ end
 local function named(field)
   return function(head, s, p, _, have)
     local number, name = number_of(head, s, p, have, field)
-    return number and " " .. (name or format("%.0f", number)) or ""
+    return number and " " .. (name or number) or ""
   end
 end
 
@@ -4235,21 +4246,21 @@ local TOLD = {
   end,
   buffer_ack = function(head, s, p, _, have)
     local bytes = number_of(head, s, p, have, "buffer_bytes")
-    return bytes and format(" %.0f bytes", bytes) or ""
+    return bytes and " " .. bytes .. " bytes" or ""
   end,
   stream_request = function(head, s, p, _, have)
     local start = number_of(head, s, p, have, "start_seqno")
-    return start and format(" from %.0f", start) or ""
+    return start and " from " .. start or ""
   end,
   snapshot_marker = function(head, s, p, body, have)
     local start, stop = number_of(head, s, p, have, "snap_start_seqno"), number_of(head, s, p, have, "snap_end_seqno")
     if not start and head.extras == 1 then -- later versions have them in the value
       local _, value = key_of(head, s, p, body, have)
       if #value >= 16 then
-        start, stop = number_at(value, 1, 8), number_at(value, 9, 8)
+        start, stop = digits_at(value, 1), digits_at(value, 9)
       end
     end
-    return start and stop and format(" %.0f to %.0f", start, stop) or ""
+    return start and stop and " " .. start .. " to " .. stop or ""
   end,
   stream_end = named("end_reason"),
   set_vbucket_state = named("vbucket_state"),
@@ -4273,7 +4284,7 @@ function label_of(head, s, p, body, have, collections, asked)
     if head.status == LIMITS.rollback and head.opcode == STREAM_REQUEST then
       local _, value = key_of(head, s, p, body, have)
       if #value == 8 then
-        status = format("rollback to %.0f", number_at(value, 1, 8))
+        status = "rollback to " .. digits_at(value, 1)
       end
     end
     return name .. (asked and not OF_CONNECTION[name] and head.upr and format(" vb %d ", asked) or " ") .. ARROW .. " " .. status
@@ -4286,7 +4297,7 @@ function label_of(head, s, p, body, have, collections, asked)
   if head.kind == DATA then
     local seqno = seqno_of(head, s, p, have)
     if seqno then
-      words = words .. format(" seqno %.0f", seqno)
+      words = words .. " seqno " .. seqno
     end
     return words .. document_key(head, s, p, body, have, collections)
   end
@@ -4294,11 +4305,23 @@ function label_of(head, s, p, body, have, collections, asked)
   return more and not head.fault and words .. more(head, s, p, body, have) or words
 end
 
--- The same message as the annotations of `uprscope check --annotate` name it: no key, nothing of its content.
-function message_of(head, s, p, have)
-  local seqno = seqno_of(head, s, p, have)
-  return head.name .. (head.status and " response" or "") .. (head.vbucket and format(" vb %d", head.vbucket) or "")
-    .. (seqno and format(" seqno %.0f", seqno) or "")
+-- The same message as the annotations of `uprscope check --annotate` name it: no key, nothing of its content. Seqnos are
+-- at most 2^63-1 there. Looks at the frame closely: what it is may be what is wrong.
+local LARGEST_SEQNO = "9223372036854775807"
+
+function message_of(head, s, p, body, have, collections)
+  examine(head, collections, s, p, body, have)
+  local seqno
+  for i = 1, head.spec and head.spec.seqno and R.fields or 0 do
+    if R.parts[i].name == head.spec.seqno then
+      seqno = digits_at(s, p + R.at[i], R.parts[i].size)
+    end
+  end
+  if seqno and (#seqno > #LARGEST_SEQNO or (#seqno == #LARGEST_SEQNO and seqno > LARGEST_SEQNO)) then
+    seqno = LARGEST_SEQNO
+  end
+  return head.name .. (head.response and " response" or "") .. (head.vbucket and format(" vb %d", head.vbucket) or "")
+    .. (seqno and " seqno " .. seqno or "")
 end
 
 end
@@ -4306,16 +4329,18 @@ end
 ---------------------------------------------------------------- findings that a capture brings along
 
 -- What the other parts use; everything else is private to this one.
-local Notes = {}
+local Notes = {
+  over = {}, -- annotated packets that are over with a message that began in an earlier one
+}
 
 do
 -- `uprscope check --annotate` writes what it found into packet comments. One of them is
 --   RULE SEVERITY ROLE, MESSAGE: SENTENCE [uprscope FINDING; ROLE PACKET, ROLE PACKET, ...; CHECK]
 -- Anybody may write comments, so nothing of one is believed that does not fit: the check is right, the rule is known, and
 -- this packet has this role in the list. A comment that was moved to another packet, as by cutting a capture, is none.
-local FORM = "^(%u%u%u%-%d%d) (%a+) ([^,]+), ([^:]+): (.*) %[uprscope (%u%u%u%-%d%d%-%x+); ([^%];]+); (%x%x%x%x%x%x%x%x)%]$"
+local FORM = "^(%u%u%u%-%d%d) (%l+) ([%l_]+), ([%l%d_ ]+): (.*) %[uprscope (%u%u%u%-%d%d%-%x+); ([%l%d_, ]+); (%x%x%x%x%x%x%x%x)%]$"
 local CLOSING = 11 -- bytes of "; CHECK]"
-local LONGEST, MOST, MOST_PACKETS = 4096, 64, 32
+local LONGEST, MOST, MOST_PACKETS = 2000, 64, 32
 local SEVERITY_NAMES = { error = true, warning = true, info = true }
 
 local function check_of(text)
@@ -4328,16 +4353,16 @@ end
 
 -- The packets of a finding with their roles; nil where something is no packet, or this one does not have that role.
 local function packets_in(list, role, number)
-  local packets, is_ours = {}, false
+  local packets, listed, is_ours = {}, { [number] = true }, false
   for each in list:gmatch("[^,]+") do
-    local what, digits = each:match("^ ?(%S.*) (%d+)$")
+    local what, digits = each:match("^ ?([%l_]+) (%d+)$")
     local packet = digits and #digits < 10 and tonumber(digits)
     if not packet or packet < 1 or #packets >= MOST_PACKETS then
       return nil
     end
     is_ours = is_ours or (what == role and packet == number)
-    if packet ~= number then
-      packets[#packets + 1] = packet
+    if not listed[packet] then
+      packets[#packets + 1], listed[packet] = packet, true
     end
   end
   return is_ours and packets or nil
@@ -4465,17 +4490,30 @@ function Shown.annotation(item, places, note)
   end
 end
 
--- What is wrong with frame n, which is the message that annotations call `message`. What they say, they say in more words
--- than we have, so it is not said twice.
-function Shown.verdicts(item, places, n, notes, message)
-  local told = {}
-  for _, note in ipairs(notes or {}) do
-    if note.message == message and not note.shown then
-      Shown.annotation(item, places, note)
-      told[note.rule] = note.guilty or told[note.rule]
+local function has_verdict(list, rule)
+  for i = 1, list and #list or 0, 4 do
+    if list[i] == rule then
+      return true
     end
   end
-  local list = n and verdicts[n]
+  return false
+end
+
+-- What is wrong with frame n, which is the message that annotations call `message`. What they say, they say in more words
+-- than we have, so it is not said twice. A packet may hold twins, such as a change that was sent twice: a finding of a rule
+-- that we check ourselves belongs to the one that we find guilty, too.
+function Shown.verdicts(item, places, n, notes, message)
+  local list, told = n and verdicts[n], {}
+  for _, note in ipairs(notes or {}) do
+    if note.message == message and not note.shown and not (note.guilty and told[note.rule]) then
+      if note.guilty and RULE_BY_ID[note.rule].checked and not has_verdict(list, note.rule) then
+        note.item, note.places = note.item or item, note.places or places
+      else
+        Shown.annotation(item, places, note)
+        told[note.rule] = note.guilty or told[note.rule]
+      end
+    end
+  end
   for i = 1, list and #list or 0, 4 do
     if not told[list[i]] then
       show_finding(item, places, list[i], list[i + 1], list[i] .. ": " .. list[i + 2], list[i + 3])
@@ -4906,15 +4944,18 @@ local function present(tvb, pinfo, tree, s, o, head, v, side, body, have, sound,
   end
   if places then
     record_places()
-    Shown.verdicts(item, places, n and checks and n, packet_notes, packet_notes and message_of(head, s, o + 1, have))
+    Shown.verdicts(item, places, n and checks and n, packet_notes, packet_notes and message_of(head, s, o + 1, body, have, v.collections))
   end
 end
 
--- Comments about messages that are not in this packet as Wireshark has it: shown all the same, with the packet.
-local function show_rest(tree)
+-- Where the packet is over: comments about messages that are not in it as Wireshark has it are shown with the packet.
+local function show_rest(tree, number, offset, ends)
+  if ends then
+    Notes.over[number] = true
+  end
   for _, note in ipairs(packet_notes) do
-    if not note.shown then
-      Shown.annotation(tree, {}, note)
+    if not note.shown and (offset > 0 or Notes.over[number]) then
+      Shown.annotation(note.item or tree, note.places or {}, note)
     end
   end
 end
@@ -4926,6 +4967,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
   local whole = reported == length
   local c, side, lane, wanted, visited = packet_c, packet_side, packet_lane, packet_wanted, packet_seen
   local ordinal, plainly, v, v_until -- what the connection is like, and up to which frame
+  local begun = lane.next
   if visited then
     local place = places[number * PLACES + offset]
     o = 0
@@ -5094,8 +5136,8 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
     end
   end
   Info.write(pinfo, visited and v.label or c.label)
-  if packet_notes and (offset > 0 or lane.next == lane.seen) then
-    show_rest(tree)
+  if packet_notes then
+    show_rest(tree, number, offset, not visited and begun and lane.seen and (begun + reported - lane.seen) % TCP_SPAN == 0)
   end
   return length
 end
@@ -5160,7 +5202,7 @@ local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
 local function reset()
   connections, connection_list = {}, {}
   verdicts, snapshots, previous_seqnos, outstandings, links = {}, {}, {}, {}, {}
-  tracked, keys_kept = 0, 0
+  tracked, keys_kept, Notes.over = 0, 0, {}
   forget_packets()
 end
 

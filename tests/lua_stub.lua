@@ -87,7 +87,9 @@ UInt64 = { new = function(low, high)
   if type(low) ~= "number" or (high ~= nil and type(high) ~= "number") then
     refuse("UInt64.new takes numbers")
   end
-  return object("UInt64", { number = (high or 0) * 4294967296.0 + low }, {})
+  local made = object("UInt64", { number = (high or 0) * 4294967296.0 + low }, {})
+  getmetatable(made).__tostring = function() return string.format("%.0f", made.number) end
+  return made
 end }
 
 -- Fields of other protocols: what the packet in hand has of them. COMMENTS are those of pcapng.

@@ -71,7 +71,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "SNP": ("snap_start_seqno", "by_seqno", "vbucket"),
     "SNP-05": ("key", "key_bytes", "by_seqno"),
     "SNP-08": ("snapshot_type", "vbucket"),
-    "SEQ": ("by_seqno", "vbucket"),
+    "SEQ": ("by_seqno", "prepared_seqno", "start_seqno", "vbucket"),
     "FLC": ("buffer_bytes", "outstanding"),
 }
 

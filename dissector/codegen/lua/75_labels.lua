@@ -14,15 +14,26 @@ local function cut(text)
   return #clean > LONGEST_TEXT and sub(clean, 1, LONGEST_TEXT) .. ELLIPSIS or clean
 end
 
--- The number that a declared field of the extras holds, and its name where it has one; nil where the frame has none, or
--- not so many bytes.
+-- A number of 8 bytes in digits. Doubles are exact up to 2^53; beyond that an object of Wireshark's is.
+local function digits_at(s, p, size)
+  local number = number_at(s, p, size or 8)
+  return number < 9007199254740992 and format("%.0f", number) or tostring(UInt64.new(number_at(s, p + 4, 4), number_at(s, p, 4)))
+end
+
+-- The number that a declared field of the extras holds, in digits, and its name where it has one; nil where the frame has
+-- none, or not so many bytes.
 local function number_of(head, s, p, have, name)
   local layout, at = head.fits[1], HEADER + head.framing
   for i = 1, layout and #head.fits == 1 and #layout.extras or 0 do
     local part = layout.extras[i]
     if part.name == name then
-      local number = at + part.size <= have and number_at(s, p + at, part.size) or nil
-      return number, part.names and NAMES[part.names][number]
+      if at + part.size > have then
+        return nil
+      elseif part.size == 8 then
+        return digits_at(s, p + at)
+      end
+      local number = number_at(s, p + at, part.size)
+      return format("%.0f", number), part.names and NAMES[part.names][number]
     end
     at = at + part.size
   end
@@ -48,7 +59,7 @@ end
 local function named(field)
   return function(head, s, p, _, have)
     local number, name = number_of(head, s, p, have, field)
-    return number and " " .. (name or format("%.0f", number)) or ""
+    return number and " " .. (name or number) or ""
   end
 end
 
@@ -67,21 +78,21 @@ local TOLD = {
   end,
   buffer_ack = function(head, s, p, _, have)
     local bytes = number_of(head, s, p, have, "buffer_bytes")
-    return bytes and format(" %.0f bytes", bytes) or ""
+    return bytes and " " .. bytes .. " bytes" or ""
   end,
   stream_request = function(head, s, p, _, have)
     local start = number_of(head, s, p, have, "start_seqno")
-    return start and format(" from %.0f", start) or ""
+    return start and " from " .. start or ""
   end,
   snapshot_marker = function(head, s, p, body, have)
     local start, stop = number_of(head, s, p, have, "snap_start_seqno"), number_of(head, s, p, have, "snap_end_seqno")
     if not start and head.extras == 1 then -- later versions have them in the value
       local _, value = key_of(head, s, p, body, have)
       if #value >= 16 then
-        start, stop = number_at(value, 1, 8), number_at(value, 9, 8)
+        start, stop = digits_at(value, 1), digits_at(value, 9)
       end
     end
-    return start and stop and format(" %.0f to %.0f", start, stop) or ""
+    return start and stop and " " .. start .. " to " .. stop or ""
   end,
   stream_end = named("end_reason"),
   set_vbucket_state = named("vbucket_state"),
@@ -105,7 +116,7 @@ function label_of(head, s, p, body, have, collections, asked)
     if head.status == LIMITS.rollback and head.opcode == STREAM_REQUEST then
       local _, value = key_of(head, s, p, body, have)
       if #value == 8 then
-        status = format("rollback to %.0f", number_at(value, 1, 8))
+        status = "rollback to " .. digits_at(value, 1)
       end
     end
     return name .. (asked and not OF_CONNECTION[name] and head.upr and format(" vb %d ", asked) or " ") .. ARROW .. " " .. status
@@ -118,7 +129,7 @@ function label_of(head, s, p, body, have, collections, asked)
   if head.kind == DATA then
     local seqno = seqno_of(head, s, p, have)
     if seqno then
-      words = words .. format(" seqno %.0f", seqno)
+      words = words .. " seqno " .. seqno
     end
     return words .. document_key(head, s, p, body, have, collections)
   end
@@ -126,11 +137,23 @@ function label_of(head, s, p, body, have, collections, asked)
   return more and not head.fault and words .. more(head, s, p, body, have) or words
 end
 
--- The same message as the annotations of `uprscope check --annotate` name it: no key, nothing of its content.
-function message_of(head, s, p, have)
-  local seqno = seqno_of(head, s, p, have)
-  return head.name .. (head.status and " response" or "") .. (head.vbucket and format(" vb %d", head.vbucket) or "")
-    .. (seqno and format(" seqno %.0f", seqno) or "")
+-- The same message as the annotations of `uprscope check --annotate` name it: no key, nothing of its content. Seqnos are
+-- at most 2^63-1 there. Looks at the frame closely: what it is may be what is wrong.
+local LARGEST_SEQNO = "9223372036854775807"
+
+function message_of(head, s, p, body, have, collections)
+  examine(head, collections, s, p, body, have)
+  local seqno
+  for i = 1, head.spec and head.spec.seqno and R.fields or 0 do
+    if R.parts[i].name == head.spec.seqno then
+      seqno = digits_at(s, p + R.at[i], R.parts[i].size)
+    end
+  end
+  if seqno and (#seqno > #LARGEST_SEQNO or (#seqno == #LARGEST_SEQNO and seqno > LARGEST_SEQNO)) then
+    seqno = LARGEST_SEQNO
+  end
+  return head.name .. (head.response and " response" or "") .. (head.vbucket and format(" vb %d", head.vbucket) or "")
+    .. (seqno and " seqno " .. seqno or "")
 end
 
 end

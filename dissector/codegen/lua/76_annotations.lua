@@ -1,16 +1,18 @@
 ---------------------------------------------------------------- findings that a capture brings along
 
 -- What the other parts use; everything else is private to this one.
-local Notes = {}
+local Notes = {
+  over = {}, -- annotated packets that are over with a message that began in an earlier one
+}
 
 do
 -- `uprscope check --annotate` writes what it found into packet comments. One of them is
 --   RULE SEVERITY ROLE, MESSAGE: SENTENCE [uprscope FINDING; ROLE PACKET, ROLE PACKET, ...; CHECK]
 -- Anybody may write comments, so nothing of one is believed that does not fit: the check is right, the rule is known, and
 -- this packet has this role in the list. A comment that was moved to another packet, as by cutting a capture, is none.
-local FORM = "^(%u%u%u%-%d%d) (%a+) ([^,]+), ([^:]+): (.*) %[uprscope (%u%u%u%-%d%d%-%x+); ([^%];]+); (%x%x%x%x%x%x%x%x)%]$"
+local FORM = "^(%u%u%u%-%d%d) (%l+) ([%l_]+), ([%l%d_ ]+): (.*) %[uprscope (%u%u%u%-%d%d%-%x+); ([%l%d_, ]+); (%x%x%x%x%x%x%x%x)%]$"
 local CLOSING = 11 -- bytes of "; CHECK]"
-local LONGEST, MOST, MOST_PACKETS = 4096, 64, 32
+local LONGEST, MOST, MOST_PACKETS = 2000, 64, 32
 local SEVERITY_NAMES = { error = true, warning = true, info = true }
 
 local function check_of(text)
@@ -23,16 +25,16 @@ end
 
 -- The packets of a finding with their roles; nil where something is no packet, or this one does not have that role.
 local function packets_in(list, role, number)
-  local packets, is_ours = {}, false
+  local packets, listed, is_ours = {}, { [number] = true }, false
   for each in list:gmatch("[^,]+") do
-    local what, digits = each:match("^ ?(%S.*) (%d+)$")
+    local what, digits = each:match("^ ?([%l_]+) (%d+)$")
     local packet = digits and #digits < 10 and tonumber(digits)
     if not packet or packet < 1 or #packets >= MOST_PACKETS then
       return nil
     end
     is_ours = is_ours or (what == role and packet == number)
-    if packet ~= number then
-      packets[#packets + 1] = packet
+    if not listed[packet] then
+      packets[#packets + 1], listed[packet] = packet, true
     end
   end
   return is_ours and packets or nil

@@ -88,17 +88,30 @@ function Shown.annotation(item, places, note)
   end
 end
 
--- What is wrong with frame n, which is the message that annotations call `message`. What they say, they say in more words
--- than we have, so it is not said twice.
-function Shown.verdicts(item, places, n, notes, message)
-  local told = {}
-  for _, note in ipairs(notes or {}) do
-    if note.message == message and not note.shown then
-      Shown.annotation(item, places, note)
-      told[note.rule] = note.guilty or told[note.rule]
+local function has_verdict(list, rule)
+  for i = 1, list and #list or 0, 4 do
+    if list[i] == rule then
+      return true
     end
   end
-  local list = n and verdicts[n]
+  return false
+end
+
+-- What is wrong with frame n, which is the message that annotations call `message`. What they say, they say in more words
+-- than we have, so it is not said twice. A packet may hold twins, such as a change that was sent twice: a finding of a rule
+-- that we check ourselves belongs to the one that we find guilty, too.
+function Shown.verdicts(item, places, n, notes, message)
+  local list, told = n and verdicts[n], {}
+  for _, note in ipairs(notes or {}) do
+    if note.message == message and not note.shown and not (note.guilty and told[note.rule]) then
+      if note.guilty and RULE_BY_ID[note.rule].checked and not has_verdict(list, note.rule) then
+        note.item, note.places = note.item or item, note.places or places
+      else
+        Shown.annotation(item, places, note)
+        told[note.rule] = note.guilty or told[note.rule]
+      end
+    end
+  end
   for i = 1, list and #list or 0, 4 do
     if not told[list[i]] then
       show_finding(item, places, list[i], list[i + 1], list[i] .. ": " .. list[i + 2], list[i + 3])

@@ -65,15 +65,18 @@ local function present(tvb, pinfo, tree, s, o, head, v, side, body, have, sound,
   end
   if places then
     record_places()
-    Shown.verdicts(item, places, n and checks and n, packet_notes, packet_notes and message_of(head, s, o + 1, have))
+    Shown.verdicts(item, places, n and checks and n, packet_notes, packet_notes and message_of(head, s, o + 1, body, have, v.collections))
   end
 end
 
--- Comments about messages that are not in this packet as Wireshark has it: shown all the same, with the packet.
-local function show_rest(tree)
+-- Where the packet is over: comments about messages that are not in it as Wireshark has it are shown with the packet.
+local function show_rest(tree, number, offset, ends)
+  if ends then
+    Notes.over[number] = true
+  end
   for _, note in ipairs(packet_notes) do
-    if not note.shown then
-      Shown.annotation(tree, {}, note)
+    if not note.shown and (offset > 0 or Notes.over[number]) then
+      Shown.annotation(note.item or tree, note.places or {}, note)
     end
   end
 end
@@ -85,6 +88,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
   local whole = reported == length
   local c, side, lane, wanted, visited = packet_c, packet_side, packet_lane, packet_wanted, packet_seen
   local ordinal, plainly, v, v_until -- what the connection is like, and up to which frame
+  local begun = lane.next
   if visited then
     local place = places[number * PLACES + offset]
     o = 0
@@ -253,8 +257,8 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
     end
   end
   Info.write(pinfo, visited and v.label or c.label)
-  if packet_notes and (offset > 0 or lane.next == lane.seen) then
-    show_rest(tree)
+  if packet_notes then
+    show_rest(tree, number, offset, not visited and begun and lane.seen and (begun + reported - lane.seen) % TCP_SPAN == 0)
   end
   return length
 end

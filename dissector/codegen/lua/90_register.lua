@@ -6,7 +6,7 @@ local DIALECT_NAMES = { "dcp", "upr", "draft", "upr-proto" }
 local function reset()
   connections, connection_list = {}, {}
   verdicts, snapshots, previous_seqnos, outstandings, links = {}, {}, {}, {}, {}
-  tracked, keys_kept = 0, 0
+  tracked, keys_kept, Notes.over = 0, 0, {}
   forget_packets()
 end
 
