@@ -3307,7 +3307,7 @@ do
 -- Nearly every frame is a change that comes as it should, and mostly nobody looks at it. Such frames are taken many at a
 -- time: Lua takes its time for every step, so there are few per frame, and what is counted is added up at the end.
 -- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset behind them, how
--- many they are, their name, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
+-- many they are, their kind, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
 -- with this one), true for frames of another kind, false for something that calls for a closer look.
 
 local LONGEST_KEY = LIMITS.key - 1
@@ -3334,12 +3334,12 @@ function skim(c, s, o, length)
     local m, opcode, _, _, extras, datatype, _, _, b1, b2, b3, b4 = byte(s, o + 1, o + 12)
     local stop = b4 and o + HEADER + ((b1 * 256 + b2) * 256 + b3) * 256 + b4
     if not b4 or stop > length then
-      return o, times, kind and kind.info, rest_at(o, length, m, stop)
+      return o, times, kind, rest_at(o, length, m, stop)
     end
     local this = known[((m * 256 + opcode) * 256 + extras) * 256 + datatype]
     if this ~= kind or not this then
       if kind then
-        return o, times, kind.info, true
+        return o, times, kind, true
       elseif this == nil then
         this = kind_at(known, c.dialect, m, opcode, extras, datatype)
       end
@@ -3350,7 +3350,7 @@ function skim(c, s, o, length)
     end
     times, o = times + 1, stop
     if o == length then
-      return o, times, kind.info, 0
+      return o, times, kind, 0
     end
   end
 end
@@ -3440,7 +3440,7 @@ function follow(c, side, s, o, length, n)
     c.frames, c.bytes, c.sent, c.last[side] = c.frames + times, c.bytes + o - start, c.sent + o - start + times * flow, n
     c.outstanding = outstanding
   end
-  return o, times, kind and kind.info, rest
+  return o, times, kind, rest
 end
 
 end
@@ -4169,7 +4169,7 @@ end
 ---------------------------------------------------------------- a message in a line
 
 -- What the other parts use; everything else is private to this one.
-local label_of, message_of
+local label_of, quick_label, message_of
 
 do
 local ELLIPSIS, ARROW = "\226\128\166", "\226\134\146"
@@ -4303,6 +4303,32 @@ function label_of(head, s, p, body, have, collections, asked)
   end
   local more = TOLD[name]
   return more and not head.fault and words .. more(head, s, p, body, have) or words
+end
+
+-- The same for a run of `times` whole frames, of which the first is at offset o, and which are of a quick kind: changes,
+-- with their seqnos first. Most packets have no other line than that, so it is made in few steps.
+function quick_label(kind, s, o, collections, times)
+  local k1, k2, extras, _, v1, v2 = byte(s, o + 3, o + 8)
+  local a, b, c, d, e, f, g, h = byte(s, o + 25, o + 32)
+  local key, vbucket = k1 * 256 + k2, v1 * 256 + v2
+  local at = o + 25 + extras
+  local text = show_keys and sub(s, at, at + key - 1) or ""
+  if collections and kind.keyed and kind.keyed.document then
+    text = sub(text, select(2, collection_of(text)) + 1)
+  end
+  if #text > LONGEST_TEXT or find(text, "[^ -~]") then
+    text = cut(text)
+  end
+  if text == "" or a + b > 0 then
+    local words = format("%s vb %d seqno %s", kind.info, vbucket, digits_at(s, o + 25))
+    words = text == "" and words or words .. ' "' .. text .. '"'
+    return times == 1 and words or words .. " " .. ELLIPSIS .. " x" .. times
+  end
+  local seqno = (((((c * 256 + d) * 256) + e) * 256 + f) * 256 + g) * 256 + h
+  if times == 1 then
+    return format('%s vb %d seqno %d "%s"', kind.info, vbucket, seqno, text)
+  end
+  return format('%s vb %d seqno %d "%s" \226\128\166 x%d', kind.info, vbucket, seqno, text, times)
 end
 
 -- The same message as the annotations of `uprscope check --annotate` name it: no key, nothing of its content. Seqnos are
@@ -4683,6 +4709,7 @@ do
 local RUNS_TOLD = 12
 local TIMES, MORE = " \226\128\166 x", ", \226\128\166"
 local names, counts, labels, total = {}, {}, {}, 0
+local kinds, bytes, places, collections = {}, {}, {}, {} -- of runs whose label is made when it is known how many they are
 local written -- the words in the column, where it was this packet that wrote them
 
 -- A packet begins.
@@ -4705,12 +4732,21 @@ function Info.tell(label)
   labels[total] = label
 end
 
-local function words_of(i)
-  local times = counts[i]
-  return times == 1 and labels[i] or labels[i] .. TIMES .. times
+-- The same for a run of a quick kind, whose first frame is at offset o of s.
+function Info.tell_quick(kind, s, o, with_collections)
+  labels[total] = false
+  kinds[total], bytes[total], places[total], collections[total] = kind, s, o, with_collections
 end
 
-local COLUMNS, SET -- looked up once
+local function words_of(i)
+  local times, label = counts[i], labels[i]
+  if not label then
+    return quick_label(kinds[i], bytes[i], places[i], collections[i], times)
+  end
+  return times == 1 and label or label .. TIMES .. times
+end
+
+local COLUMNS -- looked up once
 
 -- TCP keeps what the bytes of a message that it had put together made of the column, so that the rest of the packet writes
 -- behind it. Returns what stood there before our words.
@@ -4721,10 +4757,16 @@ local function take_back(info)
   return before > 0 and sub(text, before + 1) == written and sub(text, 1, before) or ""
 end
 
--- One packet may come as several tvbs: each writes all that is known by then, over whatever other dissectors wrote.
-function Info.write(pinfo, protocol)
+-- One packet may come as several tvbs: each writes all that is known by then, over whatever other dissectors wrote. Where
+-- it is known that another comes, it is left to that: `more`.
+function Info.write(pinfo, protocol, more)
   local words
-  if total == 1 then
+  COLUMNS = COLUMNS or getter_of(pinfo, "cols")
+  if more and not written then
+    local columns = COLUMNS(pinfo)
+    columns.protocol, columns.info = protocol, "" -- TCP keeps what is there
+    return
+  elseif total == 1 then
     words = words_of(1)
   elseif total == 0 then
     return
@@ -4735,12 +4777,9 @@ function Info.write(pinfo, protocol)
     end
     words = concat(parts, ", ") .. (total > RUNS_TOLD and MORE or "")
   end
-  COLUMNS = COLUMNS or getter_of(pinfo, "cols")
   local columns = COLUMNS(pinfo)
   columns.protocol = protocol
-  local info = columns.info
-  SET = SET or info.set
-  SET(info, written and take_back(info) .. words or words)
+  columns.info = written and take_back(columns.info) .. words or words
   written = words
 end
 
@@ -4921,10 +4960,14 @@ local function tell(c, heads, s, o, body, have, collections, asked)
   Info.tell(label_of(head, s, o + 1, body, have, collections, asked))
 end
 
--- The line of the frame that stretches begin with: it is whole.
-local function tell_first(c, s, o)
-  local body = number_at(s, o + 9, 4)
-  tell(c, c.heads, s, o, body, HEADER + body, c.collections)
+-- The line of the frame that a stretch begins with: it is whole.
+local function tell_first(c, kind, s, o)
+  if kind.keyed or kind.bare then
+    Info.tell_quick(kind, s, o, c.collections)
+  else
+    local body = u32(byte(s, o + 9, o + 12))
+    tell(c, c.heads, s, o, body, HEADER + body, c.collections)
+  end
 end
 
 -- A message in the tree, with what is known of its connection and what is wrong with it.
@@ -5001,19 +5044,19 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
   o = o or 0
   while o < length do
     while plainly do
-      local stop, taken, name, rest
+      local stop, taken, kind, rest
       if checks then
-        stop, taken, name, rest = follow(c, side, s, o, length, tracked)
+        stop, taken, kind, rest = follow(c, side, s, o, length, tracked)
       else
-        stop, taken, name, rest = skim(c, s, o, length)
+        stop, taken, kind, rest = skim(c, s, o, length)
       end
       if taken > 0 then
         if not ordinal then
           ordinal = tracked + 1
           keep_ordinal(number, offset, o, ordinal)
         end
-        if Info.count(name, taken) then
-          tell_first(c, s, o)
+        if Info.count(kind.info, taken) then
+          tell_first(c, kind, s, o)
         end
         tracked, count, o = tracked + taken, count + taken, stop
       end
@@ -5152,7 +5195,7 @@ function upr.dissector(tvb, pinfo, tree)
     take_packet(number, offset, pinfo, tree)
   end
   local length = #s
-  if not packet_plain or tracked + length >= kept_limit or REPORTED(tvb) ~= length then
+  if not packet_plain or tracked + length >= kept_limit or (offset > 0 and REPORTED(tvb) ~= length) then
     return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0)
   end
   -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
@@ -5162,11 +5205,12 @@ function upr.dissector(tvb, pinfo, tree)
   if o ~= 0 or late or c.lost then
     return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0)
   end
-  local times, name, rest
+  local times, kind, rest
+  local begun = lane.next
   if checks then
-    o, times, name, rest = follow(c, packet_side, s, 0, length, tracked)
+    o, times, kind, rest = follow(c, packet_side, s, 0, length, tracked)
   else
-    o, times, name, rest = skim(c, s, 0, length)
+    o, times, kind, rest = skim(c, s, 0, length)
   end
   if times > 0 then
     local list = offset == 0 and joined or ordinals
@@ -5176,8 +5220,8 @@ function upr.dissector(tvb, pinfo, tree)
       list[number] = (tracked + 1) * PLACES + offset
     end
     tracked = tracked + times
-    if Info.count(name, times) then
-      tell_first(c, s, 0)
+    if Info.count(kind.info, times) then
+      tell_first(c, kind, s, 0)
     end
   end
   if not rest or rest == true or (rest > 0 and CAN_DESEGMENT(pinfo) <= 0) then
@@ -5188,7 +5232,8 @@ function upr.dissector(tvb, pinfo, tree)
   if rest > 0 then
     ask_for(pinfo, o, rest)
   end
-  Info.write(pinfo, c.label)
+  -- What TCP put together ends where the packet goes on.
+  Info.write(pinfo, c.label, offset == 0 and rest == 0 and begun and seen and (begun + length - seen) % TCP_SPAN ~= 0)
   return length
 end
 

@@ -7,7 +7,7 @@ do
 -- Nearly every frame is a change that comes as it should, and mostly nobody looks at it. Such frames are taken many at a
 -- time: Lua takes its time for every step, so there are few per frame, and what is counted is added up at the end.
 -- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset behind them, how
--- many they are, their name, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
+-- many they are, their kind, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
 -- with this one), true for frames of another kind, false for something that calls for a closer look.
 
 local LONGEST_KEY = LIMITS.key - 1
@@ -34,12 +34,12 @@ function skim(c, s, o, length)
     local m, opcode, _, _, extras, datatype, _, _, b1, b2, b3, b4 = byte(s, o + 1, o + 12)
     local stop = b4 and o + HEADER + ((b1 * 256 + b2) * 256 + b3) * 256 + b4
     if not b4 or stop > length then
-      return o, times, kind and kind.info, rest_at(o, length, m, stop)
+      return o, times, kind, rest_at(o, length, m, stop)
     end
     local this = known[((m * 256 + opcode) * 256 + extras) * 256 + datatype]
     if this ~= kind or not this then
       if kind then
-        return o, times, kind.info, true
+        return o, times, kind, true
       elseif this == nil then
         this = kind_at(known, c.dialect, m, opcode, extras, datatype)
       end
@@ -50,7 +50,7 @@ function skim(c, s, o, length)
     end
     times, o = times + 1, stop
     if o == length then
-      return o, times, kind.info, 0
+      return o, times, kind, 0
     end
   end
 end
@@ -140,7 +140,7 @@ function follow(c, side, s, o, length, n)
     c.frames, c.bytes, c.sent, c.last[side] = c.frames + times, c.bytes + o - start, c.sent + o - start + times * flow, n
     c.outstanding = outstanding
   end
-  return o, times, kind and kind.info, rest
+  return o, times, kind, rest
 end
 
 end

@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- a message in a line
 
 -- What the other parts use; everything else is private to this one.
-local label_of, message_of
+local label_of, quick_label, message_of
 
 do
 local ELLIPSIS, ARROW = "\226\128\166", "\226\134\146"
@@ -135,6 +135,32 @@ function label_of(head, s, p, body, have, collections, asked)
   end
   local more = TOLD[name]
   return more and not head.fault and words .. more(head, s, p, body, have) or words
+end
+
+-- The same for a run of `times` whole frames, of which the first is at offset o, and which are of a quick kind: changes,
+-- with their seqnos first. Most packets have no other line than that, so it is made in few steps.
+function quick_label(kind, s, o, collections, times)
+  local k1, k2, extras, _, v1, v2 = byte(s, o + 3, o + 8)
+  local a, b, c, d, e, f, g, h = byte(s, o + 25, o + 32)
+  local key, vbucket = k1 * 256 + k2, v1 * 256 + v2
+  local at = o + 25 + extras
+  local text = show_keys and sub(s, at, at + key - 1) or ""
+  if collections and kind.keyed and kind.keyed.document then
+    text = sub(text, select(2, collection_of(text)) + 1)
+  end
+  if #text > LONGEST_TEXT or find(text, "[^ -~]") then
+    text = cut(text)
+  end
+  if text == "" or a + b > 0 then
+    local words = format("%s vb %d seqno %s", kind.info, vbucket, digits_at(s, o + 25))
+    words = text == "" and words or words .. ' "' .. text .. '"'
+    return times == 1 and words or words .. " " .. ELLIPSIS .. " x" .. times
+  end
+  local seqno = (((((c * 256 + d) * 256) + e) * 256 + f) * 256 + g) * 256 + h
+  if times == 1 then
+    return format('%s vb %d seqno %d "%s"', kind.info, vbucket, seqno, text)
+  end
+  return format('%s vb %d seqno %d "%s" \226\128\166 x%d', kind.info, vbucket, seqno, text, times)
 end
 
 -- The same message as the annotations of `uprscope check --annotate` name it: no key, nothing of its content. Seqnos are

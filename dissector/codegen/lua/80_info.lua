@@ -8,6 +8,7 @@ do
 local RUNS_TOLD = 12
 local TIMES, MORE = " \226\128\166 x", ", \226\128\166"
 local names, counts, labels, total = {}, {}, {}, 0
+local kinds, bytes, places, collections = {}, {}, {}, {} -- of runs whose label is made when it is known how many they are
 local written -- the words in the column, where it was this packet that wrote them
 
 -- A packet begins.
@@ -30,12 +31,21 @@ function Info.tell(label)
   labels[total] = label
 end
 
-local function words_of(i)
-  local times = counts[i]
-  return times == 1 and labels[i] or labels[i] .. TIMES .. times
+-- The same for a run of a quick kind, whose first frame is at offset o of s.
+function Info.tell_quick(kind, s, o, with_collections)
+  labels[total] = false
+  kinds[total], bytes[total], places[total], collections[total] = kind, s, o, with_collections
 end
 
-local COLUMNS, SET -- looked up once
+local function words_of(i)
+  local times, label = counts[i], labels[i]
+  if not label then
+    return quick_label(kinds[i], bytes[i], places[i], collections[i], times)
+  end
+  return times == 1 and label or label .. TIMES .. times
+end
+
+local COLUMNS -- looked up once
 
 -- TCP keeps what the bytes of a message that it had put together made of the column, so that the rest of the packet writes
 -- behind it. Returns what stood there before our words.
@@ -46,10 +56,16 @@ local function take_back(info)
   return before > 0 and sub(text, before + 1) == written and sub(text, 1, before) or ""
 end
 
--- One packet may come as several tvbs: each writes all that is known by then, over whatever other dissectors wrote.
-function Info.write(pinfo, protocol)
+-- One packet may come as several tvbs: each writes all that is known by then, over whatever other dissectors wrote. Where
+-- it is known that another comes, it is left to that: `more`.
+function Info.write(pinfo, protocol, more)
   local words
-  if total == 1 then
+  COLUMNS = COLUMNS or getter_of(pinfo, "cols")
+  if more and not written then
+    local columns = COLUMNS(pinfo)
+    columns.protocol, columns.info = protocol, "" -- TCP keeps what is there
+    return
+  elseif total == 1 then
     words = words_of(1)
   elseif total == 0 then
     return
@@ -60,12 +76,9 @@ function Info.write(pinfo, protocol)
     end
     words = concat(parts, ", ") .. (total > RUNS_TOLD and MORE or "")
   end
-  COLUMNS = COLUMNS or getter_of(pinfo, "cols")
   local columns = COLUMNS(pinfo)
   columns.protocol = protocol
-  local info = columns.info
-  SET = SET or info.set
-  SET(info, written and take_back(info) .. words or words)
+  columns.info = written and take_back(columns.info) .. words or words
   written = words
 end
 

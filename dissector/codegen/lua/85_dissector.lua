@@ -42,10 +42,14 @@ local function tell(c, heads, s, o, body, have, collections, asked)
   Info.tell(label_of(head, s, o + 1, body, have, collections, asked))
 end
 
--- The line of the frame that stretches begin with: it is whole.
-local function tell_first(c, s, o)
-  local body = number_at(s, o + 9, 4)
-  tell(c, c.heads, s, o, body, HEADER + body, c.collections)
+-- The line of the frame that a stretch begins with: it is whole.
+local function tell_first(c, kind, s, o)
+  if kind.keyed or kind.bare then
+    Info.tell_quick(kind, s, o, c.collections)
+  else
+    local body = u32(byte(s, o + 9, o + 12))
+    tell(c, c.heads, s, o, body, HEADER + body, c.collections)
+  end
 end
 
 -- A message in the tree, with what is known of its connection and what is wrong with it.
@@ -122,19 +126,19 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
   o = o or 0
   while o < length do
     while plainly do
-      local stop, taken, name, rest
+      local stop, taken, kind, rest
       if checks then
-        stop, taken, name, rest = follow(c, side, s, o, length, tracked)
+        stop, taken, kind, rest = follow(c, side, s, o, length, tracked)
       else
-        stop, taken, name, rest = skim(c, s, o, length)
+        stop, taken, kind, rest = skim(c, s, o, length)
       end
       if taken > 0 then
         if not ordinal then
           ordinal = tracked + 1
           keep_ordinal(number, offset, o, ordinal)
         end
-        if Info.count(name, taken) then
-          tell_first(c, s, o)
+        if Info.count(kind.info, taken) then
+          tell_first(c, kind, s, o)
         end
         tracked, count, o = tracked + taken, count + taken, stop
       end
@@ -273,7 +277,7 @@ function upr.dissector(tvb, pinfo, tree)
     take_packet(number, offset, pinfo, tree)
   end
   local length = #s
-  if not packet_plain or tracked + length >= kept_limit or REPORTED(tvb) ~= length then
+  if not packet_plain or tracked + length >= kept_limit or (offset > 0 and REPORTED(tvb) ~= length) then
     return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0)
   end
   -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
@@ -283,11 +287,12 @@ function upr.dissector(tvb, pinfo, tree)
   if o ~= 0 or late or c.lost then
     return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0)
   end
-  local times, name, rest
+  local times, kind, rest
+  local begun = lane.next
   if checks then
-    o, times, name, rest = follow(c, packet_side, s, 0, length, tracked)
+    o, times, kind, rest = follow(c, packet_side, s, 0, length, tracked)
   else
-    o, times, name, rest = skim(c, s, 0, length)
+    o, times, kind, rest = skim(c, s, 0, length)
   end
   if times > 0 then
     local list = offset == 0 and joined or ordinals
@@ -297,8 +302,8 @@ function upr.dissector(tvb, pinfo, tree)
       list[number] = (tracked + 1) * PLACES + offset
     end
     tracked = tracked + times
-    if Info.count(name, times) then
-      tell_first(c, s, 0)
+    if Info.count(kind.info, times) then
+      tell_first(c, kind, s, 0)
     end
   end
   if not rest or rest == true or (rest > 0 and CAN_DESEGMENT(pinfo) <= 0) then
@@ -309,7 +314,8 @@ function upr.dissector(tvb, pinfo, tree)
   if rest > 0 then
     ask_for(pinfo, o, rest)
   end
-  Info.write(pinfo, c.label)
+  -- What TCP put together ends where the packet goes on.
+  Info.write(pinfo, c.label, offset == 0 and rest == 0 and begun and seen and (begun + length - seen) % TCP_SPAN ~= 0)
   return length
 end
 
