@@ -2471,7 +2471,7 @@ end
 ---------------------------------------------------------------- what is remembered of frames, for every later pass
 
 -- What the other parts use; everything else is private to this one.
-local RULE_BY_ID, tracked, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
+local RULE_BY_ID, tracked, keeping, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
   prepare_state, lose, unsynced, pace_collector, expect_short_lives
 
 do
@@ -2480,6 +2480,7 @@ do
 
 kept_limit = 8000000 -- a preference; beyond so many frames later passes show what frames themselves say
 tracked = 0
+keeping = true -- whether the frames of the packet in hand are shown, now or later
 verdicts = {} -- ordinal to a list: rule, severity, sentence, the field that is wrong or false, rule, ...
 snapshots = {} -- ordinal to the marker in force, or to the stream where there is none
 previous_seqnos, outstandings, links = {}, {}, {}
@@ -2510,10 +2511,38 @@ end
 -- around as is in use, but at least `garbage` and at most MOST_GARBAGE kilobytes.
 local garbage, MOST_GARBAGE = 98304, 131072
 local used_before, alive = 0, nil
+-- Since Lua 5.4 (Wireshark 4.4) hardly anything is in use, and what collecting costs is calling back Wireshark for each
+-- object and giving its memory back. Where tshark makes no fields that is put off until so many kilobytes lie around, and
+-- then done at once: neither small steps nor generations come close. With fields there are many times as many objects, and
+-- steps are better, if as much may lie around. In the window nobody wants to wait for it.
+local PUT_OFF = 196608
+if _VERSION >= "Lua 5.4" then
+  garbage, MOST_GARBAGE = PUT_OFF, PUT_OFF
+end
+
+local stopped = false
+
+local function collect_at_last(used)
+  if not stopped then
+    collectgarbage("stop")
+    stopped = true
+  end
+  if used > (alive or 1) + PUT_OFF then
+    collectgarbage("collect")
+    alive = max(collectgarbage("count"), 1)
+  end
+end
 
 -- Called now and then: where less is in use than the last time, a collection has come to its end.
-function pace_collector()
+function pace_collector(in_steps)
   local used = max(collectgarbage("count"), 1)
+  if _VERSION >= "Lua 5.4" and not in_steps then
+    collect_at_last(used)
+    return
+  elseif stopped then
+    collectgarbage("restart")
+    stopped, alive = false, nil
+  end
   if not alive or used < used_before then
     alive = used
     local percent = floor(min(1000, 100 + 100 * max(garbage, min(alive, MOST_GARBAGE)) / alive))
@@ -3300,15 +3329,20 @@ end
 
 ---------------------------------------------------------------- stretches of frames that call for no closer look
 
--- What the other parts use; everything else is private to this one.
-local skim, follow
+-- What the other parts use; everything else is private to this one. RAW is Tvb.raw; the dissector sets it.
+local RAW, skim, follow
 
 do
 -- Nearly every frame is a change that comes as it should, and mostly nobody looks at it. Such frames are taken many at a
 -- time: Lua takes its time for every step, so there are few per frame, and what is counted is added up at the end.
 -- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset behind them, how
 -- many they are, their kind, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
--- with this one), true for frames of another kind, false for something that calls for a closer look.
+-- with this one), true for frames of another kind, false for something that calls for a closer look; and last, the first
+-- bytes of the first frame.
+
+-- Of each frame only the first bytes are fetched: header, extras, and a key as most are. A packet as a text in Lua is many
+-- times as large, and has to be made and forgotten. Texts up to 40 bytes are looked up by Lua, which takes longer.
+local HEAD_BYTES = 112
 
 local LONGEST_KEY = LIMITS.key - 1
 local LONGEST = LIMITS.body + 2097152
@@ -3327,19 +3361,21 @@ local function rest_at(o, length, magic, stop)
 end
 
 -- Where rules are not checked, it is enough to know what a frame is.
-function skim(c, s, o, length)
+function skim(c, tvb, o, length)
   local known, times = c.kinds, 0
-  local kind
+  local kind, first
   while true do
-    local m, opcode, _, _, extras, datatype, _, _, b1, b2, b3, b4 = byte(s, o + 1, o + 12)
+    local s = RAW(tvb, o, min(HEAD_BYTES, length - o))
+    local m, opcode, _, _, extras, datatype, _, _, b1, b2, b3, b4 = byte(s, 1, 12)
+    first = first or s
     local stop = b4 and o + HEADER + ((b1 * 256 + b2) * 256 + b3) * 256 + b4
     if not b4 or stop > length then
-      return o, times, kind, rest_at(o, length, m, stop)
+      return o, times, kind, rest_at(o, length, m, stop), first
     end
     local this = known[((m * 256 + opcode) * 256 + extras) * 256 + datatype]
     if this ~= kind or not this then
       if kind then
-        return o, times, kind, true
+        return o, times, kind, true, first
       elseif this == nil then
         this = kind_at(known, c.dialect, m, opcode, extras, datatype)
       end
@@ -3350,24 +3386,26 @@ function skim(c, s, o, length)
     end
     times, o = times + 1, stop
     if o == length then
-      return o, times, kind, 0
+      return o, times, kind, 0, first
     end
   end
 end
 
 -- Where they are, numbers are compared, and counted when all is well: a frame that could break a rule ends the stretch,
 -- and has changed nothing. Says what track says, for what it takes. n is the ordinal of the last frame.
-function follow(c, side, s, o, length, n)
+function follow(c, side, tvb, o, length, n)
   local streams, window, outstanding = c.streams, c.window, c.outstanding
   if not streams or not c.quick or c.blame_next or c.flow_side ~= side or c.sluggish_until >= 0 then
     return o, 0, nil, false
   end
   streams, window = streams[side], window and window > 0 and window
   local known, since, collections, start, times, rest = c.kinds, c.since, c.collections, o, 0, false
-  local kind, flow
+  local kind, flow, first
   while true do
+    local s = RAW(tvb, o, min(HEAD_BYTES, length - o))
     local m, opcode, k1, k2, extras, datatype, v1, v2, b1, b2, b3, b4, o1, o2, o3, o4, cas, _, _, _, _, _, _, _,
-      s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, o + 1, o + 32)
+      s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, 1, 32)
+    first = first or s
     local body = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4
     local stop = b4 and o + HEADER + body
     if not s8 or stop > length then
@@ -3402,12 +3440,12 @@ function follow(c, side, s, o, length, n)
       or ((o1 * 256 + o2) * 256 + o3) * 256 + o4 ~= stream.opaque or (cas == 0 and since >= 405) then
       break
     end
-    local value, nmeta, at = body - extras - key, head.nmeta_at, o + 25 + extras
+    local value, nmeta, at = body - extras - key, head.nmeta_at, 25 + extras
     if value < head.least_value or value > head.most_value then
       break
     end
     if nmeta then
-      local high, low = byte(s, o + 25 + nmeta, o + 26 + nmeta)
+      local high, low = byte(s, 25 + nmeta, 26 + nmeta)
       if high + low > 0 then
         break
       end
@@ -3416,7 +3454,12 @@ function follow(c, side, s, o, length, n)
       break
     end
     if head.keyed then
-      local keys, text = head.sync and stream.sync_keys or stream.keys, sub(s, at, at + key - 1)
+      local keys, text = head.sync and stream.sync_keys or stream.keys, nil
+      if at + key > HEAD_BYTES then
+        text = RAW(tvb, o + at - 1, key)
+      else
+        text = sub(s, at, at + key - 1)
+      end
       if not keys or keys[text] then
         break
       elseif keys_kept < KEYS_KEPT then
@@ -3426,9 +3469,11 @@ function follow(c, side, s, o, length, n)
     end
     n, times, flow = n + 1, times + 1, head.flow
     stream.bytes, stream.last, stream.last_n, stream.changes = stream.bytes + HEADER + body, seqno, n, stream.changes + 1
-    snapshots[n], previous_seqnos[n] = marker, last
+    if keeping then
+      snapshots[n], previous_seqnos[n], outstandings[n] = marker, last, window and outstanding or nil
+    end
     if window then
-      outstandings[n], outstanding = outstanding, outstanding + HEADER + body + flow
+      outstanding = outstanding + HEADER + body + flow
     end
     o = stop
     if o == length then
@@ -3440,7 +3485,7 @@ function follow(c, side, s, o, length, n)
     c.frames, c.bytes, c.sent, c.last[side] = c.frames + times, c.bytes + o - start, c.sent + o - start + times * flow, n
     c.outstanding = outstanding
   end
-  return o, times, kind, rest
+  return o, times, kind, rest, first
 end
 
 end
@@ -4305,22 +4350,22 @@ function label_of(head, s, p, body, have, collections, asked)
   return more and not head.fault and words .. more(head, s, p, body, have) or words
 end
 
--- The same for a run of `times` whole frames, of which the first is at offset o, and which are of a quick kind: changes,
--- with their seqnos first. Most packets have no other line than that, so it is made in few steps.
-function quick_label(kind, s, o, collections, times)
-  local k1, k2, extras, _, v1, v2 = byte(s, o + 3, o + 8)
-  local a, b, c, d, e, f, g, h = byte(s, o + 25, o + 32)
+-- The same for a run of `times` whole frames, of which s has the first bytes of the first, and which are of a quick kind:
+-- changes, with their seqnos first. Most packets have no other line than that, so it is made in few steps.
+function quick_label(kind, s, collections, times)
+  local k1, k2, extras, _, v1, v2 = byte(s, 3, 8)
+  local a, b, c, d, e, f, g, h = byte(s, 25, 32)
   local key, vbucket = k1 * 256 + k2, v1 * 256 + v2
-  local at = o + 25 + extras
+  local at = 25 + extras
   local text = show_keys and sub(s, at, at + key - 1) or ""
   if collections and kind.keyed and kind.keyed.document then
     text = sub(text, select(2, collection_of(text)) + 1)
   end
-  if #text > LONGEST_TEXT or find(text, "[^ -~]") then
-    text = cut(text)
+  if #text > LONGEST_TEXT or at + key > #s + 1 or find(text, "[^ -~]") then
+    text = cut(text .. (at + key > #s + 1 and ("."):rep(LONGEST_TEXT) or "")) -- the rest of a long key is not told
   end
   if text == "" or a + b > 0 then
-    local words = format("%s vb %d seqno %s", kind.info, vbucket, digits_at(s, o + 25))
+    local words = format("%s vb %d seqno %s", kind.info, vbucket, digits_at(s, 25))
     words = text == "" and words or words .. ' "' .. text .. '"'
     return times == 1 and words or words .. " " .. ELLIPSIS .. " x" .. times
   end
@@ -4594,7 +4639,7 @@ upr.prefs.kept = Pref.uint(
 ---------------------------------------------------------------- packets: where messages start
 
 -- What the other parts use; everything else is private to this one.
-local locate
+local locate, in_window
 
 do
 -- Whether place a of a TCP stream lies before place b.
@@ -4651,7 +4696,7 @@ end
 -- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
 -- `seen`, the place behind the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
 -- the last one; `late`, what is known of it where it came late; `holes`, what was skipped.
-function locate(c, lane, reported, s, number, offset)
+function locate(c, lane, reported, tvb, number, offset)
   local next, seen = lane.next, lane.seen
   local rest = lane.packet == number
   if rest or offset == 0 then
@@ -4676,7 +4721,7 @@ function locate(c, lane, reported, s, number, offset)
   local found = seq_field and seq_field()
   lane.packet, lane.unsure, lane.late = number, nil, nil
   if not found then
-    return (next or starts(s)) and 0 or nil, false
+    return (next or starts(RAW(tvb))) and 0 or nil, false
   end
   local seq = found()
   local behind = (seq + reported) % TCP_SPAN
@@ -4685,7 +4730,7 @@ function locate(c, lane, reported, s, number, offset)
   end
   lane.seen = behind
   if not seen then
-    return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
+    return starts(RAW(tvb)) and 0 or nil, false -- behind a SYN the first bytes are a header
   end
   local ahead = next and (next - seq) % TCP_SPAN
   if ahead and ahead < TCP_SPAN / 2 then
@@ -4709,17 +4754,28 @@ do
 local RUNS_TOLD = 12
 local TIMES, MORE = " \226\128\166 x", ", \226\128\166"
 local names, counts, labels, total = {}, {}, {}, 0
-local kinds, bytes, places, collections = {}, {}, {}, {} -- of runs whose label is made when it is known how many they are
+local kinds, bytes, collections = {}, {}, {} -- of runs whose label is made when it is known how many they are
 local written -- the words in the column, where it was this packet that wrote them
+local promised = false -- the protocol is in its column, and the words are to come
+
+-- Whether anybody sees the column: tshark has none where it prints no list, and then says its name in brackets.
+local watched = true
+
+function Info.look(pinfo)
+  watched = in_window or tostring(pinfo.cols.info) ~= "(info)"
+  return watched
+end
 
 -- A packet begins.
 function Info.begin()
-  total, written = 0, nil
+  total, written, promised = 0, nil, false
 end
 
 -- So many more messages of a name. Returns true where a run begins that is to be told: see Info.tell.
 function Info.count(name, times)
-  if names[total] == name and total > 0 then
+  if not watched then
+    return false
+  elseif names[total] == name and total > 0 then
     counts[total] = counts[total] + times
     return false
   end
@@ -4732,16 +4788,16 @@ function Info.tell(label)
   labels[total] = label
 end
 
--- The same for a run of a quick kind, whose first frame is at offset o of s.
-function Info.tell_quick(kind, s, o, with_collections)
+-- The same for a run of a quick kind; s has the first bytes of its first frame.
+function Info.tell_quick(kind, s, with_collections)
   labels[total] = false
-  kinds[total], bytes[total], places[total], collections[total] = kind, s, o, with_collections
+  kinds[total], bytes[total], collections[total] = kind, s, with_collections
 end
 
 local function words_of(i)
   local times, label = counts[i], labels[i]
   if not label then
-    return quick_label(kinds[i], bytes[i], places[i], collections[i], times)
+    return quick_label(kinds[i], bytes[i], collections[i], times)
   end
   return times == 1 and label or label .. TIMES .. times
 end
@@ -4761,10 +4817,14 @@ end
 -- it is known that another comes, it is left to that: `more`.
 function Info.write(pinfo, protocol, more)
   local words
+  if not watched then
+    return
+  end
   COLUMNS = COLUMNS or getter_of(pinfo, "cols")
   if more and not written then
     local columns = COLUMNS(pinfo)
     columns.protocol, columns.info = protocol, "" -- TCP keeps what is there
+    promised = true
     return
   elseif total == 1 then
     words = words_of(1)
@@ -4778,7 +4838,9 @@ function Info.write(pinfo, protocol, more)
     words = concat(parts, ", ") .. (total > RUNS_TOLD and MORE or "")
   end
   local columns = COLUMNS(pinfo)
-  columns.protocol = protocol
+  if not promised then
+    columns.protocol = protocol
+  end
   columns.info = written and take_back(columns.info) .. words or words
   written = words
 end
@@ -4788,7 +4850,7 @@ end
 ---------------------------------------------------------------- the packet in hand
 
 local checks, beside, json_shown = true, false, 0
-local self_dissector, json_proto, in_window
+local self_dissector, json_proto
 local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
 -- Ordinals of the first frames of tvbs, and where these frames are, in one number: by packet, for one of its tvbs and for
 -- the one that was put together, which are nearly all there are. Others have negative keys.
@@ -4810,6 +4872,7 @@ local unpaced = 0 -- packets since the collector was looked after
 local json_asked = false -- somebody filters by a field of JSON
 local pass_wanted -- whether anybody asks for fields on the first pass
 local pass_chosen -- which, where no tree is seen
+local only_pass = false -- tshark prints its list on its last pass: where that is the first one, nothing is looked at again
 -- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
 -- packets in the same order, is the first as to what came before.
 local blind_pass, followed = false, 0
@@ -4834,6 +4897,7 @@ local function begin_pass(pinfo, tree)
     generated = in_window and marked or ADD
   end
   pass_chosen = nil
+  only_pass = Info.look(pinfo) and not in_window
   if json_shown == 0 and json_proto then
     -- A visible tree says that everything is wanted, so it tells nothing.
     json_asked = not tree.visible and REFERENCED(tree, json_proto)
@@ -4846,7 +4910,7 @@ function take_packet(number, offset, pinfo, tree)
   end
   unpaced = unpaced + 1
   if unpaced == 1024 then
-    pace_collector()
+    pace_collector(in_window or pass_wanted)
     unpaced = 0
   end
   local found, c, blind = stream_field and stream_field(), nil, false
@@ -4873,6 +4937,7 @@ function take_packet(number, offset, pinfo, tree)
   elseif blind_pass and visited and number > followed then
     followed, packet_seen = number, false
   end
+  keeping = wanted or not only_pass or packet_notes ~= nil
   packet_plain = not (packet_seen or wanted or blind or beside or packet_notes)
   if wanted then
     local visible = tree.visible
@@ -4919,7 +4984,7 @@ end
 ---------------------------------------------------------------- the dissector
 
 do
-local RAW, REPORTED, OFFSET -- methods, looked up once
+local LENGTH, REPORTED, OFFSET -- methods, looked up once
 local NUMBER, CAN_DESEGMENT, SET_OFFSET, SET_LENGTH -- attributes
 
 local function skip(tvb, tree, o, size)
@@ -4954,26 +5019,23 @@ local function say_kept(tree, number)
   tree:add_proto_expert_info(EXPERTS.kept, words)
 end
 
--- The line of a message, for a run of them that begins at offset o.
-local function tell(c, heads, s, o, body, have, collections, asked)
-  local head = heads[sub(s, o + 1, o + 8)] or head_at(heads, c.dialect, s, o + 1, body)
-  Info.tell(label_of(head, s, o + 1, body, have, collections, asked))
-end
-
--- The line of the frame that a stretch begins with: it is whole.
-local function tell_first(c, kind, s, o)
+-- The line of the frame at offset o, which a stretch begins with: it is whole, and s has its first bytes.
+local function tell_first(c, kind, tvb, o, s)
   if kind.keyed or kind.bare then
-    Info.tell_quick(kind, s, o, c.collections)
+    Info.tell_quick(kind, s, c.collections)
   else
-    local body = u32(byte(s, o + 9, o + 12))
-    tell(c, c.heads, s, o, body, HEADER + body, c.collections)
+    local body, heads = u32(byte(s, 9, 12)), c.heads
+    local head = heads[sub(s, 1, 8)] or head_at(heads, c.dialect, s, 1, body)
+    Info.tell(label_of(head, RAW(tvb, o, HEADER + body), 1, body, HEADER + body, c.collections))
   end
 end
 
 -- A message in the tree, with what is known of its connection and what is wrong with it.
 local function present(tvb, pinfo, tree, s, o, head, v, side, body, have, sound, n)
-  local asked = n and links[n] and links[n].vbucket
-  local title = TITLE .. ", " .. label_of(head, s, o + 1, body, have, v.collections, asked)
+  local title = TITLE
+  if not chosen then
+    title = TITLE .. ", " .. label_of(head, s, o + 1, body, have, v.collections, n and links[n] and links[n].vbucket)
+  end
   local places = (packet_notes or (n and checks and verdicts[n])) and {}
   if places then
     record_places(places)
@@ -5005,7 +5067,8 @@ end
 
 -- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `count` frames that were
 -- taken before.
-local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, count)
+local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count)
+  local s = RAW(tvb)
   local length, reported = #s, REPORTED(tvb)
   local whole = reported == length
   local c, side, lane, wanted, visited = packet_c, packet_side, packet_lane, packet_wanted, packet_seen
@@ -5024,7 +5087,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
     end
   else
     if not located then
-      o, late = locate(c, lane, reported, s, number, offset)
+      o, late = locate(c, lane, reported, tvb, number, offset)
     end
     if (count == 0 and o ~= 0 or late) and not packet_blind then
       places[number * PLACES + offset] = { o, late }
@@ -5044,11 +5107,11 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
   o = o or 0
   while o < length do
     while plainly do
-      local stop, taken, kind, rest
+      local stop, taken, kind, rest, text
       if checks then
-        stop, taken, kind, rest = follow(c, side, s, o, length, tracked)
+        stop, taken, kind, rest, text = follow(c, side, tvb, o, length, tracked)
       else
-        stop, taken, kind, rest = skim(c, s, o, length)
+        stop, taken, kind, rest, text = skim(c, tvb, o, length)
       end
       if taken > 0 then
         if not ordinal then
@@ -5056,7 +5119,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
           keep_ordinal(number, offset, o, ordinal)
         end
         if Info.count(kind.info, taken) then
-          tell_first(c, kind, s, o)
+          tell_first(c, kind, tvb, o, text)
         end
         tracked, count, o = tracked + taken, count + taken, stop
       end
@@ -5139,7 +5202,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
           say_kept(tree, number)
         end
         if checks and head.quick and not late and have == total then
-          local _, taken = follow(c, side, s, o, o + total, tracked)
+          local _, taken = follow(c, side, tvb, o, o + total, tracked)
           quick = taken > 0
         end
         tracked = n
@@ -5187,45 +5250,42 @@ end
 
 function upr.dissector(tvb, pinfo, tree)
   if not RAW then
-    RAW, RANGE, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.reported_len, tvb.offset
+    RAW, RANGE, LENGTH, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.len, tvb.reported_len, tvb.offset
     NUMBER, CAN_DESEGMENT = getter_of(pinfo, "number"), getter_of(pinfo, "can_desegment")
   end
-  local s, number, offset = RAW(tvb), NUMBER(pinfo), OFFSET(tvb)
+  local number, offset = NUMBER(pinfo), OFFSET(tvb)
   if number ~= packet_number or offset == packet_offset then
     take_packet(number, offset, pinfo, tree)
   end
-  local length = #s
+  local length = LENGTH(tvb)
   if not packet_plain or tracked + length >= kept_limit or (offset > 0 and REPORTED(tvb) ~= length) then
-    return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0)
+    return dissect(tvb, pinfo, tree, number, offset, false, 0, nil, 0)
   end
   -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
   -- the next packet.
   local c, lane = packet_c, packet_lane
-  local o, late = locate(c, lane, length, s, number, offset)
+  local o, late = locate(c, lane, length, tvb, number, offset)
   if o ~= 0 or late or c.lost then
-    return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0)
+    return dissect(tvb, pinfo, tree, number, offset, true, o, late, 0)
   end
-  local times, kind, rest
+  local times, kind, rest, text
   local begun = lane.next
   if checks then
-    o, times, kind, rest = follow(c, packet_side, s, 0, length, tracked)
+    o, times, kind, rest, text = follow(c, packet_side, tvb, 0, length, tracked)
   else
-    o, times, kind, rest = skim(c, s, 0, length)
+    o, times, kind, rest, text = skim(c, tvb, 0, length)
   end
   if times > 0 then
-    local list = offset == 0 and joined or ordinals
-    if list[number] then
+    if keeping then
       keep_ordinal(number, offset, 0, tracked + 1)
-    else
-      list[number] = (tracked + 1) * PLACES + offset
     end
     tracked = tracked + times
     if Info.count(kind.info, times) then
-      tell_first(c, kind, s, 0)
+      tell_first(c, kind, tvb, 0, text)
     end
   end
   if not rest or rest == true or (rest > 0 and CAN_DESEGMENT(pinfo) <= 0) then
-    return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times)
+    return dissect(tvb, pinfo, tree, number, offset, true, o, false, times)
   end
   local seen = lane.seen
   lane.next = seen and (seen - length + o) % TCP_SPAN or 0
@@ -5280,7 +5340,7 @@ end
 -- Before each capture; only now the preferences are known.
 function upr.init()
   reset()
-  pace_collector()
+  pace_collector(true)
   apply_preferences()
 end
 

@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- what is remembered of frames, for every later pass
 
 -- What the other parts use; everything else is private to this one.
-local RULE_BY_ID, tracked, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
+local RULE_BY_ID, tracked, keeping, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
   prepare_state, lose, unsynced, pace_collector, expect_short_lives
 
 do
@@ -10,6 +10,7 @@ do
 
 kept_limit = 8000000 -- a preference; beyond so many frames later passes show what frames themselves say
 tracked = 0
+keeping = true -- whether the frames of the packet in hand are shown, now or later
 verdicts = {} -- ordinal to a list: rule, severity, sentence, the field that is wrong or false, rule, ...
 snapshots = {} -- ordinal to the marker in force, or to the stream where there is none
 previous_seqnos, outstandings, links = {}, {}, {}
@@ -40,10 +41,38 @@ end
 -- around as is in use, but at least `garbage` and at most MOST_GARBAGE kilobytes.
 local garbage, MOST_GARBAGE = 98304, 131072
 local used_before, alive = 0, nil
+-- Since Lua 5.4 (Wireshark 4.4) hardly anything is in use, and what collecting costs is calling back Wireshark for each
+-- object and giving its memory back. Where tshark makes no fields that is put off until so many kilobytes lie around, and
+-- then done at once: neither small steps nor generations come close. With fields there are many times as many objects, and
+-- steps are better, if as much may lie around. In the window nobody wants to wait for it.
+local PUT_OFF = 196608
+if _VERSION >= "Lua 5.4" then
+  garbage, MOST_GARBAGE = PUT_OFF, PUT_OFF
+end
+
+local stopped = false
+
+local function collect_at_last(used)
+  if not stopped then
+    collectgarbage("stop")
+    stopped = true
+  end
+  if used > (alive or 1) + PUT_OFF then
+    collectgarbage("collect")
+    alive = max(collectgarbage("count"), 1)
+  end
+end
 
 -- Called now and then: where less is in use than the last time, a collection has come to its end.
-function pace_collector()
+function pace_collector(in_steps)
   local used = max(collectgarbage("count"), 1)
+  if _VERSION >= "Lua 5.4" and not in_steps then
+    collect_at_last(used)
+    return
+  elseif stopped then
+    collectgarbage("restart")
+    stopped, alive = false, nil
+  end
   if not alive or used < used_before then
     alive = used
     local percent = floor(min(1000, 100 + 100 * max(garbage, min(alive, MOST_GARBAGE)) / alive))

@@ -1,14 +1,19 @@
 ---------------------------------------------------------------- stretches of frames that call for no closer look
 
--- What the other parts use; everything else is private to this one.
-local skim, follow
+-- What the other parts use; everything else is private to this one. RAW is Tvb.raw; the dissector sets it.
+local RAW, skim, follow
 
 do
 -- Nearly every frame is a change that comes as it should, and mostly nobody looks at it. Such frames are taken many at a
 -- time: Lua takes its time for every step, so there are few per frame, and what is counted is added up at the end.
 -- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset behind them, how
 -- many they are, their kind, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
--- with this one), true for frames of another kind, false for something that calls for a closer look.
+-- with this one), true for frames of another kind, false for something that calls for a closer look; and last, the first
+-- bytes of the first frame.
+
+-- Of each frame only the first bytes are fetched: header, extras, and a key as most are. A packet as a text in Lua is many
+-- times as large, and has to be made and forgotten. Texts up to 40 bytes are looked up by Lua, which takes longer.
+local HEAD_BYTES = 112
 
 local LONGEST_KEY = LIMITS.key - 1
 local LONGEST = LIMITS.body + 2097152
@@ -27,19 +32,21 @@ local function rest_at(o, length, magic, stop)
 end
 
 -- Where rules are not checked, it is enough to know what a frame is.
-function skim(c, s, o, length)
+function skim(c, tvb, o, length)
   local known, times = c.kinds, 0
-  local kind
+  local kind, first
   while true do
-    local m, opcode, _, _, extras, datatype, _, _, b1, b2, b3, b4 = byte(s, o + 1, o + 12)
+    local s = RAW(tvb, o, min(HEAD_BYTES, length - o))
+    local m, opcode, _, _, extras, datatype, _, _, b1, b2, b3, b4 = byte(s, 1, 12)
+    first = first or s
     local stop = b4 and o + HEADER + ((b1 * 256 + b2) * 256 + b3) * 256 + b4
     if not b4 or stop > length then
-      return o, times, kind, rest_at(o, length, m, stop)
+      return o, times, kind, rest_at(o, length, m, stop), first
     end
     local this = known[((m * 256 + opcode) * 256 + extras) * 256 + datatype]
     if this ~= kind or not this then
       if kind then
-        return o, times, kind, true
+        return o, times, kind, true, first
       elseif this == nil then
         this = kind_at(known, c.dialect, m, opcode, extras, datatype)
       end
@@ -50,24 +57,26 @@ function skim(c, s, o, length)
     end
     times, o = times + 1, stop
     if o == length then
-      return o, times, kind, 0
+      return o, times, kind, 0, first
     end
   end
 end
 
 -- Where they are, numbers are compared, and counted when all is well: a frame that could break a rule ends the stretch,
 -- and has changed nothing. Says what track says, for what it takes. n is the ordinal of the last frame.
-function follow(c, side, s, o, length, n)
+function follow(c, side, tvb, o, length, n)
   local streams, window, outstanding = c.streams, c.window, c.outstanding
   if not streams or not c.quick or c.blame_next or c.flow_side ~= side or c.sluggish_until >= 0 then
     return o, 0, nil, false
   end
   streams, window = streams[side], window and window > 0 and window
   local known, since, collections, start, times, rest = c.kinds, c.since, c.collections, o, 0, false
-  local kind, flow
+  local kind, flow, first
   while true do
+    local s = RAW(tvb, o, min(HEAD_BYTES, length - o))
     local m, opcode, k1, k2, extras, datatype, v1, v2, b1, b2, b3, b4, o1, o2, o3, o4, cas, _, _, _, _, _, _, _,
-      s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, o + 1, o + 32)
+      s1, s2, s3, s4, s5, s6, s7, s8 = byte(s, 1, 32)
+    first = first or s
     local body = b4 and ((b1 * 256 + b2) * 256 + b3) * 256 + b4
     local stop = b4 and o + HEADER + body
     if not s8 or stop > length then
@@ -102,12 +111,12 @@ function follow(c, side, s, o, length, n)
       or ((o1 * 256 + o2) * 256 + o3) * 256 + o4 ~= stream.opaque or (cas == 0 and since >= 405) then
       break
     end
-    local value, nmeta, at = body - extras - key, head.nmeta_at, o + 25 + extras
+    local value, nmeta, at = body - extras - key, head.nmeta_at, 25 + extras
     if value < head.least_value or value > head.most_value then
       break
     end
     if nmeta then
-      local high, low = byte(s, o + 25 + nmeta, o + 26 + nmeta)
+      local high, low = byte(s, 25 + nmeta, 26 + nmeta)
       if high + low > 0 then
         break
       end
@@ -116,7 +125,12 @@ function follow(c, side, s, o, length, n)
       break
     end
     if head.keyed then
-      local keys, text = head.sync and stream.sync_keys or stream.keys, sub(s, at, at + key - 1)
+      local keys, text = head.sync and stream.sync_keys or stream.keys, nil
+      if at + key > HEAD_BYTES then
+        text = RAW(tvb, o + at - 1, key)
+      else
+        text = sub(s, at, at + key - 1)
+      end
       if not keys or keys[text] then
         break
       elseif keys_kept < KEYS_KEPT then
@@ -126,9 +140,11 @@ function follow(c, side, s, o, length, n)
     end
     n, times, flow = n + 1, times + 1, head.flow
     stream.bytes, stream.last, stream.last_n, stream.changes = stream.bytes + HEADER + body, seqno, n, stream.changes + 1
-    snapshots[n], previous_seqnos[n] = marker, last
+    if keeping then
+      snapshots[n], previous_seqnos[n], outstandings[n] = marker, last, window and outstanding or nil
+    end
     if window then
-      outstandings[n], outstanding = outstanding, outstanding + HEADER + body + flow
+      outstanding = outstanding + HEADER + body + flow
     end
     o = stop
     if o == length then
@@ -140,7 +156,7 @@ function follow(c, side, s, o, length, n)
     c.frames, c.bytes, c.sent, c.last[side] = c.frames + times, c.bytes + o - start, c.sent + o - start + times * flow, n
     c.outstanding = outstanding
   end
-  return o, times, kind, rest
+  return o, times, kind, rest, first
 end
 
 end

@@ -137,22 +137,22 @@ function label_of(head, s, p, body, have, collections, asked)
   return more and not head.fault and words .. more(head, s, p, body, have) or words
 end
 
--- The same for a run of `times` whole frames, of which the first is at offset o, and which are of a quick kind: changes,
--- with their seqnos first. Most packets have no other line than that, so it is made in few steps.
-function quick_label(kind, s, o, collections, times)
-  local k1, k2, extras, _, v1, v2 = byte(s, o + 3, o + 8)
-  local a, b, c, d, e, f, g, h = byte(s, o + 25, o + 32)
+-- The same for a run of `times` whole frames, of which s has the first bytes of the first, and which are of a quick kind:
+-- changes, with their seqnos first. Most packets have no other line than that, so it is made in few steps.
+function quick_label(kind, s, collections, times)
+  local k1, k2, extras, _, v1, v2 = byte(s, 3, 8)
+  local a, b, c, d, e, f, g, h = byte(s, 25, 32)
   local key, vbucket = k1 * 256 + k2, v1 * 256 + v2
-  local at = o + 25 + extras
+  local at = 25 + extras
   local text = show_keys and sub(s, at, at + key - 1) or ""
   if collections and kind.keyed and kind.keyed.document then
     text = sub(text, select(2, collection_of(text)) + 1)
   end
-  if #text > LONGEST_TEXT or find(text, "[^ -~]") then
-    text = cut(text)
+  if #text > LONGEST_TEXT or at + key > #s + 1 or find(text, "[^ -~]") then
+    text = cut(text .. (at + key > #s + 1 and ("."):rep(LONGEST_TEXT) or "")) -- the rest of a long key is not told
   end
   if text == "" or a + b > 0 then
-    local words = format("%s vb %d seqno %s", kind.info, vbucket, digits_at(s, o + 25))
+    local words = format("%s vb %d seqno %s", kind.info, vbucket, digits_at(s, 25))
     words = text == "" and words or words .. ' "' .. text .. '"'
     return times == 1 and words or words .. " " .. ELLIPSIS .. " x" .. times
   end

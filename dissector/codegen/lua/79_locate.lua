@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- packets: where messages start
 
 -- What the other parts use; everything else is private to this one.
-local locate
+local locate, in_window
 
 do
 -- Whether place a of a TCP stream lies before place b.
@@ -58,7 +58,7 @@ end
 -- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
 -- `seen`, the place behind the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
 -- the last one; `late`, what is known of it where it came late; `holes`, what was skipped.
-function locate(c, lane, reported, s, number, offset)
+function locate(c, lane, reported, tvb, number, offset)
   local next, seen = lane.next, lane.seen
   local rest = lane.packet == number
   if rest or offset == 0 then
@@ -83,7 +83,7 @@ function locate(c, lane, reported, s, number, offset)
   local found = seq_field and seq_field()
   lane.packet, lane.unsure, lane.late = number, nil, nil
   if not found then
-    return (next or starts(s)) and 0 or nil, false
+    return (next or starts(RAW(tvb))) and 0 or nil, false
   end
   local seq = found()
   local behind = (seq + reported) % TCP_SPAN
@@ -92,7 +92,7 @@ function locate(c, lane, reported, s, number, offset)
   end
   lane.seen = behind
   if not seen then
-    return starts(s) and 0 or nil, false -- behind a SYN the first bytes are a header
+    return starts(RAW(tvb)) and 0 or nil, false -- behind a SYN the first bytes are a header
   end
   local ahead = next and (next - seq) % TCP_SPAN
   if ahead and ahead < TCP_SPAN / 2 then

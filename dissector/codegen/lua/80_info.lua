@@ -8,17 +8,28 @@ do
 local RUNS_TOLD = 12
 local TIMES, MORE = " \226\128\166 x", ", \226\128\166"
 local names, counts, labels, total = {}, {}, {}, 0
-local kinds, bytes, places, collections = {}, {}, {}, {} -- of runs whose label is made when it is known how many they are
+local kinds, bytes, collections = {}, {}, {} -- of runs whose label is made when it is known how many they are
 local written -- the words in the column, where it was this packet that wrote them
+local promised = false -- the protocol is in its column, and the words are to come
+
+-- Whether anybody sees the column: tshark has none where it prints no list, and then says its name in brackets.
+local watched = true
+
+function Info.look(pinfo)
+  watched = in_window or tostring(pinfo.cols.info) ~= "(info)"
+  return watched
+end
 
 -- A packet begins.
 function Info.begin()
-  total, written = 0, nil
+  total, written, promised = 0, nil, false
 end
 
 -- So many more messages of a name. Returns true where a run begins that is to be told: see Info.tell.
 function Info.count(name, times)
-  if names[total] == name and total > 0 then
+  if not watched then
+    return false
+  elseif names[total] == name and total > 0 then
     counts[total] = counts[total] + times
     return false
   end
@@ -31,16 +42,16 @@ function Info.tell(label)
   labels[total] = label
 end
 
--- The same for a run of a quick kind, whose first frame is at offset o of s.
-function Info.tell_quick(kind, s, o, with_collections)
+-- The same for a run of a quick kind; s has the first bytes of its first frame.
+function Info.tell_quick(kind, s, with_collections)
   labels[total] = false
-  kinds[total], bytes[total], places[total], collections[total] = kind, s, o, with_collections
+  kinds[total], bytes[total], collections[total] = kind, s, with_collections
 end
 
 local function words_of(i)
   local times, label = counts[i], labels[i]
   if not label then
-    return quick_label(kinds[i], bytes[i], places[i], collections[i], times)
+    return quick_label(kinds[i], bytes[i], collections[i], times)
   end
   return times == 1 and label or label .. TIMES .. times
 end
@@ -60,10 +71,14 @@ end
 -- it is known that another comes, it is left to that: `more`.
 function Info.write(pinfo, protocol, more)
   local words
+  if not watched then
+    return
+  end
   COLUMNS = COLUMNS or getter_of(pinfo, "cols")
   if more and not written then
     local columns = COLUMNS(pinfo)
     columns.protocol, columns.info = protocol, "" -- TCP keeps what is there
+    promised = true
     return
   elseif total == 1 then
     words = words_of(1)
@@ -77,7 +92,9 @@ function Info.write(pinfo, protocol, more)
     words = concat(parts, ", ") .. (total > RUNS_TOLD and MORE or "")
   end
   local columns = COLUMNS(pinfo)
-  columns.protocol = protocol
+  if not promised then
+    columns.protocol = protocol
+  end
   columns.info = written and take_back(columns.info) .. words or words
   written = words
 end

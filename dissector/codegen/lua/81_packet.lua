@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- the packet in hand
 
 local checks, beside, json_shown = true, false, 0
-local self_dissector, json_proto, in_window
+local self_dissector, json_proto
 local places = {} -- by packet and tvb, where messages start, when that is not plainly at its first byte
 -- Ordinals of the first frames of tvbs, and where these frames are, in one number: by packet, for one of its tvbs and for
 -- the one that was put together, which are nearly all there are. Others have negative keys.
@@ -23,6 +23,7 @@ local unpaced = 0 -- packets since the collector was looked after
 local json_asked = false -- somebody filters by a field of JSON
 local pass_wanted -- whether anybody asks for fields on the first pass
 local pass_chosen -- which, where no tree is seen
+local only_pass = false -- tshark prints its list on its last pass: where that is the first one, nothing is looked at again
 -- The first of two passes may be without fields. It finds out where messages are, and the next one, which goes over the
 -- packets in the same order, is the first as to what came before.
 local blind_pass, followed = false, 0
@@ -47,6 +48,7 @@ local function begin_pass(pinfo, tree)
     generated = in_window and marked or ADD
   end
   pass_chosen = nil
+  only_pass = Info.look(pinfo) and not in_window
   if json_shown == 0 and json_proto then
     -- A visible tree says that everything is wanted, so it tells nothing.
     json_asked = not tree.visible and REFERENCED(tree, json_proto)
@@ -59,7 +61,7 @@ function take_packet(number, offset, pinfo, tree)
   end
   unpaced = unpaced + 1
   if unpaced == 1024 then
-    pace_collector()
+    pace_collector(in_window or pass_wanted)
     unpaced = 0
   end
   local found, c, blind = stream_field and stream_field(), nil, false
@@ -86,6 +88,7 @@ function take_packet(number, offset, pinfo, tree)
   elseif blind_pass and visited and number > followed then
     followed, packet_seen = number, false
   end
+  keeping = wanted or not only_pass or packet_notes ~= nil
   packet_plain = not (packet_seen or wanted or blind or beside or packet_notes)
   if wanted then
     local visible = tree.visible

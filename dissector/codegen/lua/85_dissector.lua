@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- the dissector
 
 do
-local RAW, REPORTED, OFFSET -- methods, looked up once
+local LENGTH, REPORTED, OFFSET -- methods, looked up once
 local NUMBER, CAN_DESEGMENT, SET_OFFSET, SET_LENGTH -- attributes
 
 local function skip(tvb, tree, o, size)
@@ -36,26 +36,23 @@ local function say_kept(tree, number)
   tree:add_proto_expert_info(EXPERTS.kept, words)
 end
 
--- The line of a message, for a run of them that begins at offset o.
-local function tell(c, heads, s, o, body, have, collections, asked)
-  local head = heads[sub(s, o + 1, o + 8)] or head_at(heads, c.dialect, s, o + 1, body)
-  Info.tell(label_of(head, s, o + 1, body, have, collections, asked))
-end
-
--- The line of the frame that a stretch begins with: it is whole.
-local function tell_first(c, kind, s, o)
+-- The line of the frame at offset o, which a stretch begins with: it is whole, and s has its first bytes.
+local function tell_first(c, kind, tvb, o, s)
   if kind.keyed or kind.bare then
-    Info.tell_quick(kind, s, o, c.collections)
+    Info.tell_quick(kind, s, c.collections)
   else
-    local body = u32(byte(s, o + 9, o + 12))
-    tell(c, c.heads, s, o, body, HEADER + body, c.collections)
+    local body, heads = u32(byte(s, 9, 12)), c.heads
+    local head = heads[sub(s, 1, 8)] or head_at(heads, c.dialect, s, 1, body)
+    Info.tell(label_of(head, RAW(tvb, o, HEADER + body), 1, body, HEADER + body, c.collections))
   end
 end
 
 -- A message in the tree, with what is known of its connection and what is wrong with it.
 local function present(tvb, pinfo, tree, s, o, head, v, side, body, have, sound, n)
-  local asked = n and links[n] and links[n].vbucket
-  local title = TITLE .. ", " .. label_of(head, s, o + 1, body, have, v.collections, asked)
+  local title = TITLE
+  if not chosen then
+    title = TITLE .. ", " .. label_of(head, s, o + 1, body, have, v.collections, n and links[n] and links[n].vbucket)
+  end
   local places = (packet_notes or (n and checks and verdicts[n])) and {}
   if places then
     record_places(places)
@@ -87,7 +84,8 @@ end
 
 -- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `count` frames that were
 -- taken before.
-local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, count)
+local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count)
+  local s = RAW(tvb)
   local length, reported = #s, REPORTED(tvb)
   local whole = reported == length
   local c, side, lane, wanted, visited = packet_c, packet_side, packet_lane, packet_wanted, packet_seen
@@ -106,7 +104,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
     end
   else
     if not located then
-      o, late = locate(c, lane, reported, s, number, offset)
+      o, late = locate(c, lane, reported, tvb, number, offset)
     end
     if (count == 0 and o ~= 0 or late) and not packet_blind then
       places[number * PLACES + offset] = { o, late }
@@ -126,11 +124,11 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
   o = o or 0
   while o < length do
     while plainly do
-      local stop, taken, kind, rest
+      local stop, taken, kind, rest, text
       if checks then
-        stop, taken, kind, rest = follow(c, side, s, o, length, tracked)
+        stop, taken, kind, rest, text = follow(c, side, tvb, o, length, tracked)
       else
-        stop, taken, kind, rest = skim(c, s, o, length)
+        stop, taken, kind, rest, text = skim(c, tvb, o, length)
       end
       if taken > 0 then
         if not ordinal then
@@ -138,7 +136,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
           keep_ordinal(number, offset, o, ordinal)
         end
         if Info.count(kind.info, taken) then
-          tell_first(c, kind, s, o)
+          tell_first(c, kind, tvb, o, text)
         end
         tracked, count, o = tracked + taken, count + taken, stop
       end
@@ -221,7 +219,7 @@ local function dissect(tvb, pinfo, tree, s, number, offset, located, o, late, co
           say_kept(tree, number)
         end
         if checks and head.quick and not late and have == total then
-          local _, taken = follow(c, side, s, o, o + total, tracked)
+          local _, taken = follow(c, side, tvb, o, o + total, tracked)
           quick = taken > 0
         end
         tracked = n
@@ -269,45 +267,42 @@ end
 
 function upr.dissector(tvb, pinfo, tree)
   if not RAW then
-    RAW, RANGE, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.reported_len, tvb.offset
+    RAW, RANGE, LENGTH, REPORTED, OFFSET = tvb.raw, tvb.range, tvb.len, tvb.reported_len, tvb.offset
     NUMBER, CAN_DESEGMENT = getter_of(pinfo, "number"), getter_of(pinfo, "can_desegment")
   end
-  local s, number, offset = RAW(tvb), NUMBER(pinfo), OFFSET(tvb)
+  local number, offset = NUMBER(pinfo), OFFSET(tvb)
   if number ~= packet_number or offset == packet_offset then
     take_packet(number, offset, pinfo, tree)
   end
-  local length = #s
+  local length = LENGTH(tvb)
   if not packet_plain or tracked + length >= kept_limit or (offset > 0 and REPORTED(tvb) ~= length) then
-    return dissect(tvb, pinfo, tree, s, number, offset, false, 0, nil, 0)
+    return dissect(tvb, pinfo, tree, number, offset, false, 0, nil, 0)
   end
   -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
   -- the next packet.
   local c, lane = packet_c, packet_lane
-  local o, late = locate(c, lane, length, s, number, offset)
+  local o, late = locate(c, lane, length, tvb, number, offset)
   if o ~= 0 or late or c.lost then
-    return dissect(tvb, pinfo, tree, s, number, offset, true, o, late, 0)
+    return dissect(tvb, pinfo, tree, number, offset, true, o, late, 0)
   end
-  local times, kind, rest
+  local times, kind, rest, text
   local begun = lane.next
   if checks then
-    o, times, kind, rest = follow(c, packet_side, s, 0, length, tracked)
+    o, times, kind, rest, text = follow(c, packet_side, tvb, 0, length, tracked)
   else
-    o, times, kind, rest = skim(c, s, 0, length)
+    o, times, kind, rest, text = skim(c, tvb, 0, length)
   end
   if times > 0 then
-    local list = offset == 0 and joined or ordinals
-    if list[number] then
+    if keeping then
       keep_ordinal(number, offset, 0, tracked + 1)
-    else
-      list[number] = (tracked + 1) * PLACES + offset
     end
     tracked = tracked + times
     if Info.count(kind.info, times) then
-      tell_first(c, kind, s, 0)
+      tell_first(c, kind, tvb, 0, text)
     end
   end
   if not rest or rest == true or (rest > 0 and CAN_DESEGMENT(pinfo) <= 0) then
-    return dissect(tvb, pinfo, tree, s, number, offset, true, o, false, times)
+    return dissect(tvb, pinfo, tree, number, offset, true, o, false, times)
   end
   local seen = lane.seen
   lane.next = seen and (seen - length + o) % TCP_SPAN or 0

@@ -39,7 +39,7 @@ end
 -- Before each capture; only now the preferences are known.
 function upr.init()
   reset()
-  pace_collector()
+  pace_collector(true)
   apply_preferences()
 end
 
