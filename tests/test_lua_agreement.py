@@ -6,13 +6,14 @@ share no code: the plugin is Lua in tshark, with Wireshark's reassembly.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from lua_support import ROOT, Message, by_part, can_be_merged, listed, merge, messages
 from support import Row, read_rows
+from wiresharks import InUse
 
 from dissector.frames import FIELD_COLUMNS, NO_END, TEXT_LIMIT, UNSIGNED
 from dissector.pipeline import FrameReader
@@ -131,23 +132,28 @@ RECORDED = sorted((*(ROOT / "captures").glob("*.pcap"), *(ROOT / "captures").glo
 ROUGH = sorted((*(ROOT / "captures" / "rough").glob("*.pcap"), *(ROOT / "captures" / "rough").glob("*.pcapng")))
 LOSSY = ("lossy", "07d_capture_loss")  #: messages were lost: whole ones are compared
 SNAPPED = ("snaplen", "07a_snaplen96")
-REORDERED = ("07e_reorder_dup",)  #: messages show in the packet that completes the order, not in the one that has them
+#: Messages show in the packet that completes the order, not in the one that has them. Since 4.4, TCP that puts segments
+#: in order loses half of them, to every dissector, and TCP that does not leaves those out that came late.
+REORDERED = ("07e_reorder_dup",)
 LATE = ("late",)  #: the first frames are held back until others confirm them, so the dialect shows in another order
 
 
 def compared(path: Path, read: dict[Path, dict[int, list[Message]]]) -> list[str]:
     """Return how the plugin and the rows differ over a capture, which may have been read already."""
     name = path.stem
-    ordered = () if name in LOSSY + SNAPPED else ORDERED
+    loses = name in REORDERED and InUse.wireshark.version != "4.0"
+    ordered = () if name in LOSSY + SNAPPED or loses else ORDERED
     found = read[path] if path in read else messages(path, *ordered)
     plugin = {packet: each for packet, each in found.items() if each}
     rows = read_rows(path, FrameReader)
     if name in LOSSY:
         rows = [row for row in rows if not row["missing"]]
     if name in REORDERED:
-        theirs = sorted(repr(each) for group in plugin.values() for each in in_rows(group))
-        ours = sorted(repr(shown_as(row)) for row in rows)
-        return [f"{one} / {other}" for one, other in zip(theirs, ours, strict=True) if one != other]
+        theirs = Counter(repr(each) for group in plugin.values() for each in in_rows(group))
+        ours = Counter(repr(shown_as(row)) for row in rows)
+        missing = sum((ours - theirs).values())
+        found_most = missing == 0 or (loses and missing < 0.04 * len(rows))
+        return [*(theirs - ours), *([] if found_most else [f"{missing} of {len(rows)} messages are missing"])]
     lines = differences(plugin, rows)
     return [line for line in lines if name not in LATE or "'dialect'" not in line]
 

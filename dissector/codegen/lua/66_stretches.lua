@@ -13,7 +13,7 @@ do
 
 -- Of each frame only the first bytes are fetched: header, extras, and a key as most are. A packet as a text in Lua is many
 -- times as large, and has to be made and forgotten. Texts up to 40 bytes are looked up by Lua, which takes longer.
-local HEAD_BYTES = 112
+local HEAD_BYTES = 128
 
 local LONGEST_KEY = LIMITS.key - 1
 local LONGEST = LIMITS.body + 2097152

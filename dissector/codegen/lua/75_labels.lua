@@ -140,16 +140,17 @@ end
 -- The same for a run of `times` whole frames, of which s has the first bytes of the first, and which are of a quick kind:
 -- changes, with their seqnos first. Most packets have no other line than that, so it is made in few steps.
 function quick_label(kind, s, collections, times)
-  local k1, k2, extras, _, v1, v2 = byte(s, 3, 8)
+  local k1, k2, extras, _, v1, v2, b1, b2, b3, b4 = byte(s, 3, 12)
   local a, b, c, d, e, f, g, h = byte(s, 25, 32)
   local key, vbucket = k1 * 256 + k2, v1 * 256 + v2
   local at = 25 + extras
-  local text = show_keys and sub(s, at, at + key - 1) or ""
+  -- Where rules are not checked, nobody has seen whether the lengths fit together.
+  local text = show_keys and extras + key <= u32(b1, b2, b3, b4) and sub(s, at, at + key - 1) or ""
   if collections and kind.keyed and kind.keyed.document then
     text = sub(text, select(2, collection_of(text)) + 1)
   end
-  if #text > LONGEST_TEXT or at + key > #s + 1 or find(text, "[^ -~]") then
-    text = cut(text .. (at + key > #s + 1 and ("."):rep(LONGEST_TEXT) or "")) -- the rest of a long key is not told
+  if #text > LONGEST_TEXT or find(text, "[^ -~]") then
+    text = cut(text)
   end
   if text == "" or a + b > 0 then
     local words = format("%s vb %d seqno %s", kind.info, vbucket, digits_at(s, 25))
