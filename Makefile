@@ -79,6 +79,7 @@ demo: $(BASE) ## dissect a recorded conversation with a Couchbase server, and ch
 # Every check runs, whatever the one before it said, and pytest runs last: its closing line ends the output.
 test: $(DEV) ## run every check: ruff, mypy, pytest (tshark and chromium are installed where that is allowed)
 	@tests/ensure-tshark
+	@.venv/bin/python tests/wiresharks.py
 	@tests/ensure-chromium
 	@failed=; \
 	$(RUN) ruff check || failed="$$failed ruff-check"; \

@@ -21,7 +21,7 @@ local function calls(tvb, pinfo, tree)
     { "+fields", function()
       item:add(F.u8, 3); item:add(F.u32, 4294967295); item:add(F.frame, 3); item:add(F.text, "text"); item:add(F.double, 2.5)
       item:add(F.bool, true); item:add(F.u64, UInt64.new(3, 1)); item:add(F.u64, UInt64.new(whole, 0.0))
-      item:add(F.u8, tvb:range(0, 1)); item:add(F.u64, tvb:range(0, 8)); item:add(F.u32, tvb:range(0, 1), 3)
+      tree:add(p); item:add(F.u8, tvb:range(0, 1)); item:add(F.u64, tvb:range(0, 8)); item:add(F.u32, tvb:range(0, 1), 3)
     end },
     { "+texts", function() item:append_text("x"); item:set_text("x"); item:add_proto_expert_info(note); item:add_proto_expert_info(note, "x") end },
     { "+bytes", function() tvb:range(0, 4):uint(); tvb:raw(); tvb:raw(1, 2); ByteArray.new("abc", true):tvb("x"); tvb:range(0, 0) end },

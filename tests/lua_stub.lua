@@ -215,7 +215,7 @@ local tree_methods = {
   add = function(_, field, ...)
     local kind, count, what, value = kind_of(field), select("#", ...), ...
     if kind == "Proto" then
-      if kind_of(what) ~= "TvbRange" or (count > 1 and value ~= nil and type(value) ~= "string") then
+      if count > 0 and (kind_of(what) ~= "TvbRange" or (count > 1 and type(value) ~= "string")) then
         refuse("a protocol takes a range and a text")
       end
       return item()

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 import struct
+import tempfile
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from lua_support import PLUGIN, ROOT, messages, tshark
 from support import SERVER, Conversation, Ends, counted, marker, pcap, read_rows
 
+from analysis.codegen.lua_rules import CHECKED
+from analysis.rules import RULES
 from dissector.cli import main
 from dissector.pipeline import FrameReader
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from wiresharks import Wireshark
 
 pytestmark = pytest.mark.usefixtures("wireshark")
@@ -206,6 +208,36 @@ def test_install_and_uninstall(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["lua", "--uninstall", *places]) == 0
     assert "nothing to remove" in capsys.readouterr().out
     assert main(["lua", "--profile"]) == 2
+
+
+def test_an_installed_plugin_and_its_profile_are_found(
+    wireshark: Wireshark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the folders that are the default, for an ordinary user."""
+    broken = ROOT / "captures" / "broken" / "SEQ-01-repeated.pcapng"
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        monkeypatch.setenv("HOME", folder)
+        monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+        assert main(["lua", "--install", "--profile"]) == 0
+        assert folder in capsys.readouterr().out
+        found = wireshark.run("-C", "UPR", "-r", broken, "-Y", 'upr.severity == "error"', home=home)
+        assert (found.stderr.strip(), len(found.stdout.splitlines())) == ("", 1)
+        assert main(["lua", "--uninstall"]) == 0
+        gone = wireshark.run("-r", broken, "-Y", 'upr.severity == "error"', home=home)
+        assert gone.returncode != 0
+
+
+def test_the_rules_in_the_readme_are_those_that_are_checked() -> None:
+    page = (ROOT / "lua" / "README.md").read_text().partition("## Violations")[2].partition("\n`uprscope")[0]
+    assert f"{len(CHECKED)} of the {len(RULES)} rules" in page
+    named: set[str] = set()
+    for row in (line.split("|")[2].partition(";")[0] for line in page.splitlines() if line.count("|") == 3):
+        for first, last in re.findall(r"([A-Z]{3}-\d\d)(?: to ([A-Z]{3}-\d\d))?", row):
+            numbers = range(int(first[4:]), int((last or first)[4:]) + 1)
+            named |= {f"{first[:3]}-{number:02d}" for number in numbers}
+    assert named == set(CHECKED)
 
 
 def test_the_message_in_the_readme_is_what_tshark_prints(wireshark: Wireshark) -> None:

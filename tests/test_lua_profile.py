@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from wiresharks import Wireshark
 
 CLEAN = ROOT / "captures" / "clean"
-#: Fields that the plugin is about to have; where it lacks them, another script stands in for it.
-TO_COME = ("upr.severity", "upr.rule")
-STAND_IN = """\
-local proto = Proto("upr_to_come", "Fields to come")
-proto.fields = { ProtoField.string("upr.severity", "Severity"), ProtoField.string("upr.rule", "Rule") }
-"""
 
 
 def filters() -> list[str]:
@@ -46,10 +40,6 @@ def registered() -> set[str]:
     return {f"upr.{row['name']}" for row in FieldList(Tables()).rows()}
 
 
-def is_missing(field: str) -> bool:
-    return field in TO_COME and field not in registered()
-
-
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home that everybody can read, with plugin and profile in it."""
@@ -59,8 +49,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         plugins = folder / ".local" / "lib" / "wireshark" / "plugins"
         places = ["--plugins", str(plugins), "--config", str(folder / ".config" / "wireshark")]
         assert main(["lua", "--install", "--profile", *places]) == 0
-        if any(map(is_missing, TO_COME)):
-            (plugins / "to_come.lua").write_text(STAND_IN, encoding="utf-8")
         for each in (folder, *folder.rglob("*")):
             each.chmod(0o755 if each.is_dir() else 0o644)
         monkeypatch.undo()
@@ -75,7 +63,7 @@ def test_the_profile_asks_for_fields_that_there_are() -> None:
     asked |= {column.format for column in lua_profile.COLUMNS if not column.format.startswith("%")}
     asked |= {name for rule in filters() for name in re.findall(r"upr\.[a-z_.]+", rule)}
     assert len(asked) > 10
-    assert asked <= registered() | set(TO_COME)
+    assert asked <= registered()
 
 
 def test_the_profile_asks_for_messages_that_there_are() -> None:
@@ -154,8 +142,6 @@ def test_wireshark_takes_the_filters(home: Path, wireshark: Wireshark) -> None:
 
 @pytest.mark.usefixtures("wireshark")
 def test_what_tcp_complains_about_is_no_violation() -> None:
-    if any(map(is_missing, TO_COME)):
-        pytest.skip("the plugin has no severities yet")
     (violations,) = (rule for label, rule in lua_profile.BUTTONS if label == "Violations")
     lossy = ROOT / "captures" / "rough" / "lossy.pcapng"
     broken = ROOT / "captures" / "broken" / "SEQ-01-repeated.pcapng"

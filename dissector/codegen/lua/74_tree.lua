@@ -265,7 +265,7 @@ end
 
 -- As show_plain, for trees that nobody sees.
 local function show_chosen(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
-  local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body))
+  local item = ADD(tree, upr) -- where it is nobody sees either
   local list = head.selected_for == chosen and head.selection or selection_of(head, recipe)
   add_listed(item, tvb, o, list, s)
   if chosen.bits then
