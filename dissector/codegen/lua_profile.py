@@ -99,7 +99,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("vbucket", "upr.vbucket", 65),
     Column("seqno", "upr.by_seqno", 90),
     Column("opaque", "upr.opaque", 95, which=1),
-    Column("stream", "upr.stream", 60),
+    Column("stream", "upr.stream", 60, which=1),
     Column("window", "upr.window", 80, which=1),
     Column("Info", "%i", 500),
 )

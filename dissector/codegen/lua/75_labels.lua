@@ -80,6 +80,10 @@ local TOLD = {
     local bytes = number_of(head, s, p, have, "buffer_bytes")
     return bytes and " " .. bytes .. " bytes" or ""
   end,
+  seqno_acknowledged = function(head, s, p, _, have)
+    local seqno = number_of(head, s, p, have, "prepared_seqno")
+    return seqno and " seqno " .. seqno or ""
+  end,
   stream_request = function(head, s, p, _, have)
     local start = number_of(head, s, p, have, "start_seqno")
     return start and " from " .. start or ""
