@@ -178,6 +178,15 @@ local function add_numbers(item, tvb, o, head, recipe, s)
   add_listed(item, tvb, o, recipe, s)
 end
 
+-- The value of a sound frame of a plain head.
+local function add_plain_value(item, tvb, pinfo, head, at, size)
+  if head.shape.body then
+    add_document(item, tvb, pinfo, at, size, head.datatype)
+  else
+    ADD(item, F.value, RANGE(tvb, at, size))
+  end
+end
+
 local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first, title)
   local item = ADD(tree, upr, RANGE(tvb, o, HEADER + body), title)
   if exact then
@@ -199,11 +208,7 @@ local function show_plain(tree, tvb, pinfo, o, head, recipe, s, v, side, body, f
     generated(item, F.layout, head.fits[1].name)
   end
   if value > 0 and show_values then
-    if head.shape.body then
-      add_document(item, tvb, pinfo, at + size, value, head.datatype)
-    else
-      ADD(item, F.value, RANGE(tvb, at + size, value))
-    end
+    add_plain_value(item, tvb, pinfo, head, at + size, value)
   end
   return item
 end
@@ -298,11 +303,7 @@ local function show_chosen(tree, tvb, pinfo, o, head, recipe, s, v, side, body, 
   end
   add_connection(item, head, v, side, first)
   if value > 0 and show_values and (chosen.of_value or json_wanted) then
-    if head.shape.body then
-      add_document(item, tvb, pinfo, at + size, value, head.datatype)
-    else
-      ADD(item, F.value, RANGE(tvb, at + size, value))
-    end
+    add_plain_value(item, tvb, pinfo, head, at + size, value)
   end
   return item
 end
