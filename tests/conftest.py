@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import wiresharks
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from pyspark.sql import SparkSession
+    from wiresharks import Wireshark
 
+#: The versions that ``wiresharks`` looks after; that module is loaded by those alone who ask for one.
+WIRESHARKS = ("4.0", "4.4", "4.6")
 MISSING_TOOL = "uprscope_missing_tool"
 MISSING_SHARED = "uprscope_missing_shared"
 REPO_ROOT = Path(__file__).resolve().parents[1]
@@ -128,9 +130,11 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture(scope="module", params=wiresharks.SUITES)
-def wireshark(request: pytest.FixtureRequest) -> wiresharks.Wireshark:
+@pytest.fixture(scope="module", params=WIRESHARKS)
+def wireshark(request: pytest.FixtureRequest) -> Wireshark:
     """Each Wireshark in turn; ``lua_support.tshark`` runs the one whose turn it is."""
+    import wiresharks
+
     wiresharks.InUse.wireshark = wiresharks.all_of_them()[request.param]
     return wiresharks.InUse.wireshark
 
@@ -138,8 +142,11 @@ def wireshark(request: pytest.FixtureRequest) -> wiresharks.Wireshark:
 def _missing_wireshark(item: pytest.Item) -> Iterator[str]:
     """Yield the Wireshark that a test asks for, where it is not here."""
     version = getattr(item, "callspec", None) and item.callspec.params.get("wireshark")  # type: ignore[attr-defined]
-    if version and version not in wiresharks.all_of_them():
-        yield f"Wireshark {version}"
+    if version:
+        import wiresharks
+
+        if version not in wiresharks.all_of_them():
+            yield f"Wireshark {version}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

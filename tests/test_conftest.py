@@ -190,7 +190,7 @@ INSTALL_DEV = [
     "-m pip install -qq -c constraints.txt -e .[dev,generate,report,spark]",
     f"-m pip install -qq --no-deps --upgrade -c constraints.txt --target .venv/connect {CONNECT}",
 ]
-ENSURE = ["ensure-tshark", "ensure-chromium"]
+ENSURE = ["ensure-tshark", "tests/wiresharks.py", "ensure-chromium"]
 CHECKS = ["-m ruff check", "-m ruff format --check", "-m mypy", "-m pytest -n auto --dist loadgroup"]
 DEMO = [
     "uprscope dissect captures/25_stream_id_v705.pcap --limit 40",

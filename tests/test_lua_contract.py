@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from conftest import WIRESHARKS
 from lua_support import ROOT, tshark
+from wiresharks import SUITES
 
 if TYPE_CHECKING:
     from wiresharks import Wireshark
@@ -43,6 +45,10 @@ def test_the_stub_takes_what_the_plugin_does_and_nothing_else(version: str) -> N
     } == {call for call in calls if call.startswith("+")}
     if version in {"lua53", "lua54", "lua55"}:  # before them nobody can tell a whole float from an integer
         assert calls["float as offset"] == calls["float as length"] == "refused"
+
+
+def test_every_wireshark_that_is_fetched_is_tried() -> None:
+    assert list(SUITES) == list(WIRESHARKS) == list(LUAS)
 
 
 def test_the_stub_refuses_what_wireshark_refuses(wireshark: Wireshark) -> None:
