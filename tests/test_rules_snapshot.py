@@ -21,6 +21,7 @@ from rule_proofs import (
     prove_silent,
     rules_of,
 )
+from support import is_judged
 
 from analysis.rules.model import Severity
 from dissector.generate.scenario import Fault, NoPlaceError
@@ -124,7 +125,7 @@ def test_recordings_are_silent_but_for_what_is_broken(shared_dir: Path) -> None:
     captures = sorted((shared_dir / "captures").glob("*.pcap*"))
     assert len(captures) > 20
     for path in captures:
-        if not path.name.startswith("09_"):
+        if not path.name.startswith("09_") and is_judged(path):
             result = check(batches_of(path), STREAM_RULES)
             assert not result.findings, (path.name, [f"{each.rule} {each.sentence}" for each in result.findings])
 
