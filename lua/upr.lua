@@ -3498,7 +3498,7 @@ if not ok then
 end
 
 -- What the other parts use; everything else is private to this one.
-local F, EXPERTS
+local F, EXPERTS, in_window
 
 do
 local FIELD_ORDER = {}
@@ -4262,8 +4262,15 @@ local function key_of(head, s, p, body, have)
   return "", ""
 end
 
+-- The key alone: values are large.
+local function only_key(head, s, p, body, have)
+  local at = HEADER + head.framing + head.extras
+  local fits = at + head.key <= HEADER + body and have >= HEADER + body and not (head.flexible and head.framing == 0)
+  return fits and sub(s, p + at, p + at + head.key - 1) or ""
+end
+
 local function document_key(head, s, p, body, have, collections)
-  local key = show_keys and head.key > 0 and key_of(head, s, p, body, have) or ""
+  local key = show_keys and head.key > 0 and only_key(head, s, p, body, have) or ""
   if collections and head.shape and head.shape.document then
     key = sub(key, select(2, collection_of(key)) + 1)
   end
@@ -4278,7 +4285,7 @@ local function named(field)
 end
 
 local function quoted_key(head, s, p, body, have)
-  local key = key_of(head, s, p, body, have)
+  local key = only_key(head, s, p, body, have)
   return key ~= "" and ' "' .. cut(key) .. '"' or ""
 end
 
@@ -4318,6 +4325,9 @@ local TOLD = {
 }
 
 local function seqno_of(head, s, p, have)
+  if head.quick and have >= HEADER + 8 then -- it is the first of the extras
+    return digits_at(s, p + HEADER)
+  end
   local spec = head.spec
   if not spec or not spec.seqno or head.response and not head.drafted or (head.flexible and head.framing == 0) then
     return nil
@@ -4504,10 +4514,16 @@ local function show_links(item, linked)
   end
 end
 
+-- Up to 4.2, tshark makes every field of every packet, whatever it prints. So there what is the same for several messages
+-- of a packet is shown with the first of them. `fresh`: a packet begins.
+local SPARING = _VERSION < "Lua 5.3"
+local marker_before, window_before
+
 -- What is remembered of frame n, on a connection that was like v.
-function Shown.state(item, v, n)
+function Shown.state(item, v, n, fresh)
   local marker = snapshots[n]
-  if marker then
+  local sparing = SPARING and not in_window and not fresh
+  if marker and not (sparing and marker == marker_before) then
     local request = marker.stream.request
     if request then
       generated(item, F.stream, request)
@@ -4526,10 +4542,12 @@ function Shown.state(item, v, n)
   if outstanding then
     generated(item, F.outstanding, outstanding)
     local window = v.window
-    if window and window > 0 and window < WORD then
+    if window and window > 0 and window < WORD and not (sparing and window == window_before) then
       generated(item, F.window, window)
     end
+    window_before = window
   end
+  marker_before = marker
   if links[n] then
     show_links(item, links[n])
   end
@@ -4645,7 +4663,7 @@ upr.prefs.kept = Pref.uint(
 ---------------------------------------------------------------- packets: where messages start
 
 -- What the other parts use; everything else is private to this one.
-local locate, in_window
+local locate
 
 do
 -- Whether place a of a TCP stream lies before place b.
@@ -5046,11 +5064,12 @@ local function present(tvb, pinfo, tree, s, o, head, v, side, body, have, sound,
   if places then
     record_places(places)
   end
-  local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, not packet_shown, sound, title)
+  local first = not packet_shown
+  local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound, title)
   packet_shown = true
   if n and checks then
     if not chosen or chosen.of_state then
-      Shown.state(item, v, n)
+      Shown.state(item, v, n, first)
     end
   end
   if places then

@@ -6,7 +6,7 @@ if not ok then
 end
 
 -- What the other parts use; everything else is private to this one.
-local F, EXPERTS
+local F, EXPERTS, in_window
 
 do
 local FIELD_ORDER = {}

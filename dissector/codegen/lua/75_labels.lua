@@ -48,8 +48,15 @@ local function key_of(head, s, p, body, have)
   return "", ""
 end
 
+-- The key alone: values are large.
+local function only_key(head, s, p, body, have)
+  local at = HEADER + head.framing + head.extras
+  local fits = at + head.key <= HEADER + body and have >= HEADER + body and not (head.flexible and head.framing == 0)
+  return fits and sub(s, p + at, p + at + head.key - 1) or ""
+end
+
 local function document_key(head, s, p, body, have, collections)
-  local key = show_keys and head.key > 0 and key_of(head, s, p, body, have) or ""
+  local key = show_keys and head.key > 0 and only_key(head, s, p, body, have) or ""
   if collections and head.shape and head.shape.document then
     key = sub(key, select(2, collection_of(key)) + 1)
   end
@@ -64,7 +71,7 @@ local function named(field)
 end
 
 local function quoted_key(head, s, p, body, have)
-  local key = key_of(head, s, p, body, have)
+  local key = only_key(head, s, p, body, have)
   return key ~= "" and ' "' .. cut(key) .. '"' or ""
 end
 
@@ -104,6 +111,9 @@ local TOLD = {
 }
 
 local function seqno_of(head, s, p, have)
+  if head.quick and have >= HEADER + 8 then -- it is the first of the extras
+    return digits_at(s, p + HEADER)
+  end
   local spec = head.spec
   if not spec or not spec.seqno or head.response and not head.drafted or (head.flexible and head.framing == 0) then
     return nil

@@ -25,10 +25,16 @@ local function show_links(item, linked)
   end
 end
 
+-- Up to 4.2, tshark makes every field of every packet, whatever it prints. So there what is the same for several messages
+-- of a packet is shown with the first of them. `fresh`: a packet begins.
+local SPARING = _VERSION < "Lua 5.3"
+local marker_before, window_before
+
 -- What is remembered of frame n, on a connection that was like v.
-function Shown.state(item, v, n)
+function Shown.state(item, v, n, fresh)
   local marker = snapshots[n]
-  if marker then
+  local sparing = SPARING and not in_window and not fresh
+  if marker and not (sparing and marker == marker_before) then
     local request = marker.stream.request
     if request then
       generated(item, F.stream, request)
@@ -47,10 +53,12 @@ function Shown.state(item, v, n)
   if outstanding then
     generated(item, F.outstanding, outstanding)
     local window = v.window
-    if window and window > 0 and window < WORD then
+    if window and window > 0 and window < WORD and not (sparing and window == window_before) then
       generated(item, F.window, window)
     end
+    window_before = window
   end
+  marker_before = marker
   if links[n] then
     show_links(item, links[n])
   end

@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- packets: where messages start
 
 -- What the other parts use; everything else is private to this one.
-local locate, in_window
+local locate
 
 do
 -- Whether place a of a TCP stream lies before place b.

@@ -57,11 +57,12 @@ local function present(tvb, pinfo, tree, s, o, head, v, side, body, have, sound,
   if places then
     record_places(places)
   end
-  local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, not packet_shown, sound, title)
+  local first = not packet_shown
+  local item = show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound, title)
   packet_shown = true
   if n and checks then
     if not chosen or chosen.of_state then
-      Shown.state(item, v, n)
+      Shown.state(item, v, n, first)
     end
   end
   if places then
