@@ -4253,24 +4253,22 @@ local function number_of(head, s, p, have, name)
   end
 end
 
--- Key and value of a frame, where its lengths fit together and all of it is there.
+-- The key of a frame, where its lengths fit together and all of it is there.
 local function key_of(head, s, p, body, have)
-  local at = HEADER + head.framing + head.extras
-  if at + head.key <= HEADER + body and have >= HEADER + body and not (head.flexible and head.framing == 0) then
-    return sub(s, p + at, p + at + head.key - 1), sub(s, p + at + head.key, p + HEADER + body - 1)
-  end
-  return "", ""
-end
-
--- The key alone: values are large.
-local function only_key(head, s, p, body, have)
   local at = HEADER + head.framing + head.extras
   local fits = at + head.key <= HEADER + body and have >= HEADER + body and not (head.flexible and head.framing == 0)
   return fits and sub(s, p + at, p + at + head.key - 1) or ""
 end
 
+-- Its value, under the same conditions.
+local function value_of(head, s, p, body, have)
+  local at = HEADER + head.framing + head.extras + head.key
+  local fits = at <= HEADER + body and have >= HEADER + body and not (head.flexible and head.framing == 0)
+  return fits and sub(s, p + at, p + HEADER + body - 1) or ""
+end
+
 local function document_key(head, s, p, body, have, collections)
-  local key = show_keys and head.key > 0 and only_key(head, s, p, body, have) or ""
+  local key = show_keys and head.key > 0 and key_of(head, s, p, body, have) or ""
   if collections and head.shape and head.shape.document then
     key = sub(key, select(2, collection_of(key)) + 1)
   end
@@ -4285,7 +4283,7 @@ local function named(field)
 end
 
 local function quoted_key(head, s, p, body, have)
-  local key = only_key(head, s, p, body, have)
+  local key = key_of(head, s, p, body, have)
   return key ~= "" and ' "' .. cut(key) .. '"' or ""
 end
 
@@ -4294,8 +4292,8 @@ local TOLD = {
   open = quoted_key,
   hello = quoted_key,
   control = function(head, s, p, body, have)
-    local key, value = key_of(head, s, p, body, have)
-    return key ~= "" and " " .. cut(key) .. "=" .. cut(value) or ""
+    local key = key_of(head, s, p, body, have)
+    return key ~= "" and " " .. cut(key) .. "=" .. cut(value_of(head, s, p, body, have)) or ""
   end,
   buffer_ack = function(head, s, p, _, have)
     local bytes = number_of(head, s, p, have, "buffer_bytes")
@@ -4312,7 +4310,7 @@ local TOLD = {
   snapshot_marker = function(head, s, p, body, have)
     local start, stop = number_of(head, s, p, have, "snap_start_seqno"), number_of(head, s, p, have, "snap_end_seqno")
     if not start and head.extras == 1 then -- later versions have them in the value
-      local _, value = key_of(head, s, p, body, have)
+      local value = value_of(head, s, p, body, have)
       if #value >= 16 then
         start, stop = digits_at(value, 1), digits_at(value, 9)
       end
@@ -4342,7 +4340,7 @@ function label_of(head, s, p, body, have, collections, asked)
   if head.status then
     local status = status_name(head.status) or format("0x%04x", head.status)
     if head.status == LIMITS.rollback and head.opcode == STREAM_REQUEST then
-      local _, value = key_of(head, s, p, body, have)
+      local value = value_of(head, s, p, body, have)
       if #value == 8 then
         status = "rollback to " .. digits_at(value, 1)
       end

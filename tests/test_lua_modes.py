@@ -6,6 +6,7 @@ form; which one changes from capture to capture. ``make sweep`` has all of them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections import Counter
@@ -83,12 +84,20 @@ def as_tree(path: Path, rows: list[Row], *arguments: str) -> list[str]:
 
 
 def as_list(path: Path, rows: list[Row], *arguments: str) -> list[str]:
-    text = tshark(path, *arguments)
-    return (
-        [line for line in text.splitlines() if "DCP" in line and re.search(r"\b(\w+), \1 x\d", line)][:3]
-        if rows
-        else []
-    )
+    """Runs of messages of one name, each with its count, in the order of the packet."""
+    shown = {int(line.split(None, 1)[0]): line for line in tshark(path, *arguments).splitlines() if line.strip()}
+    found = []
+    for packet, group in in_packets(rows).items():
+        runs = [
+            (name, len(list(run)))
+            for (name, _), run in itertools.groupby(group, key=lambda row: (row["name"], bool(row["response"])))
+        ]
+        line, at = shown.get(packet, ""), 0
+        for words in (each for name, count in runs[:12] for each in (name, f" … x{count}" if count > 1 else "")):
+            at = line.find(words, at) if at >= 0 else at
+        if at < 0 and not drafted(rows):
+            found.append(f"packet {packet}: {line}, {runs}")
+    return found
 
 
 def table(text: str) -> list[dict[str, str]]:

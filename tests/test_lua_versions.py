@@ -92,6 +92,22 @@ def test_in_the_window_every_number_has_its_place(version: str) -> None:
         assert any(b"." in value for each, value in terminal if each == name)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", CAPTURES)
+def test_fields_that_are_asked_for_are_those_of_the_whole_tree(version: str, name: str) -> None:
+    """Where no tree is seen, only fields that something asks for are made: here, all of them are asked for."""
+    told: list[list[list[str]]] = []
+    for visible in (b"true", b"false"):
+        runtime = start(version)
+        runtime.execute(b"VISIBLE = " + visible)
+        run = runtime.globals()[b"RUN"]
+        texts = [run(data, at, forward, False)[0] for at, (forward, data) in enumerate(frames(name), 1)]
+        pairs = [[line.split(b"=", 1) for line in text.splitlines() if line.startswith(b"upr.")] for text in texts]
+        told.append([sorted(f"{each}={value_of(each, value)!r}" for each, value in frame) for frame in pairs])
+    assert told[0] == told[1]
+    assert sum(map(len, told[0])) > 20 * len(told[0])
+
+
 def state_of(text: bytes) -> list[bytes]:
     return [
         line
