@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
 def check_command(capture: Path, output: Path) -> list[str]:
     """Return the command that is timed: all rules, findings of every severity, as JSON."""
     options = ("--severity", "info", "--format", "json", "-o", str(output))
-    return [sys.executable, "-m", "dissector", "check", str(capture), *options]
+    return [sys.executable, "-m", "uprscope", "check", str(capture), *options]
 
 
 def judged(document: dict[str, Any], truth: Truth) -> list[str]:
@@ -70,7 +70,7 @@ def finds_faults(scratch: Path) -> list[str]:
     """Let it find a fault that the generator puts into traffic."""
     capture, output = scratch / "broken.pcapng", scratch / "broken.json"
     made = run(
-        [sys.executable, "-m", "dissector", "generate", "--break", "SEQ-01", "-o", str(capture)], keep_output=False
+        [sys.executable, "-m", "uprscope", "generate", "--break", "SEQ-01", "-o", str(capture)], keep_output=False
     )
     done = run(check_command(capture, output), keep_output=False)
     if made.status or done.status != 1:

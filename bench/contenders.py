@@ -31,7 +31,7 @@ MAIN = frozenset(
         *("snap_start_seqno", "snap_end_seqno", "snapshot_type", "buffer_bytes"),
     )
 )
-READER = "dissector.pipeline:FrameReader"  #: what turns captures into record batches
+READER = "dissector.frames.reader:FrameReader"  #: what turns captures into record batches
 
 _HERE = Path(__file__).parent
 _TSHARK_FIELDS = (
@@ -171,7 +171,7 @@ def _rows(capture: Path, reader: str) -> list[str]:
 def _csv(capture: Path, scratch: Path) -> list[str]:
     output = ("-o", str(scratch / "frames.csv"))
     fields = ("--format", "csv", "--fields", ",".join(_CSV_FIELDS))
-    return [sys.executable, "-m", "dissector", "dissect", str(capture), *fields, *output]
+    return [sys.executable, "-m", "uprscope", "dissect", str(capture), *fields, *output]
 
 
 def _csv_found(capture: Path, scratch: Path) -> Truth:

@@ -84,7 +84,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         capture = Path(folder) / "bulk.pcapng"
-        made = ["-m", "dissector", "generate", "bulk", "--frames", str(args.frames), "--connections", "20"]
+        made = ["-m", "uprscope", "generate", "bulk", "--frames", str(args.frames), "--connections", "20"]
         subprocess.run([sys.executable, *made, "-o", str(capture)], check=True, cwd=ROOT)
         found = count(tshark, capture, "upr.opcode", *LUA), count(tshark, capture, "couchbase.opcode")
         if found[0] != found[1]:

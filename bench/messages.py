@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from truth import MUTATION
 
-from dissector.encode import encode, pack_records
+from dissector.codec.encoder import encode, pack_records
 from dissector.spec import registry
 from dissector.spec.fields import FAILOVER_ENTRY
 from dissector.spec.model import Dialect

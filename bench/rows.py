@@ -1,6 +1,6 @@
 """uprscope as a library: a capture to Arrow record batches in memory. Prints what was found as JSON.
 
-    python bench/rows.py capture.pcap [--all] [--tally] [--reader dissector.pipeline:FrameReader]
+    python bench/rows.py capture.pcap [--all] [--tally] [--reader dissector.frames.reader:FrameReader]
 
 Without ``--tally`` it iterates over all batches and counts their rows, which is what is timed. Without ``--all`` it
 asks for the columns that most questions are about, packet, time, header, seqnos, snapshot, key; with it for every
@@ -19,7 +19,7 @@ from contenders import MAIN, READER
 from truth import MUTATION, Tally, client
 
 from dissector.capture import expand
-from dissector.run import Options
+from dissector.options import Options
 
 ENDS = ("src", "sport", "dst", "dport")  #: what a tally tells connections apart by
 

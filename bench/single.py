@@ -17,8 +17,8 @@ from pathlib import Path
 def decode(names: list[str]) -> dict[str, int]:
     """Decode captures as the data source does, and drop the rows."""
     from dissector.capture import expand  # noqa: PLC0415 - each command pays for its own imports
-    from dissector.pipeline import FrameReader  # noqa: PLC0415
-    from dissector.run import Options  # noqa: PLC0415
+    from dissector.frames.reader import FrameReader  # noqa: PLC0415
+    from dissector.options import Options  # noqa: PLC0415
 
     frames = sum(batch.num_rows for name in names for batch in FrameReader(expand([name]), Options()))
     return {"frames": frames}
@@ -26,10 +26,10 @@ def decode(names: list[str]) -> dict[str, int]:
 
 def check(archive: Path) -> dict[str, int]:
     """Check the frames of every ring, read from the same Parquet files that Spark reads."""
-    from analysis.archive.ordered import frames_in_order  # noqa: PLC0415
-    from analysis.archive.ringwise import rings_below  # noqa: PLC0415
+    from analysis.archive.check_by_ring import rings_below  # noqa: PLC0415
+    from analysis.archive.ordered_frames import frames_in_order  # noqa: PLC0415
+    from analysis.check.inspection import check_frames  # noqa: PLC0415
     from analysis.context import COLUMNS  # noqa: PLC0415
-    from analysis.inspection import check_frames  # noqa: PLC0415
 
     frames = findings = held = 0
     for files in rings_below(archive).values():

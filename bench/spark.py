@@ -128,7 +128,7 @@ class Material:
         broken = scratch / "broken" / "capture.pcapng"
         broken.parent.mkdir()
         generate = ("generate", "--break", "SEQ-01", "-o", str(broken))
-        run([sys.executable, "-m", "dissector", *generate], keep_output=False)
+        run([sys.executable, "-m", "uprscope", *generate], keep_output=False)
         small, warm = pair(_SMALL_FRAMES), pair(min(_WARM_FRAMES, each))
         return cls([path for path, _ in made], [truth for _, truth in made], *more, small, warm, broken)
 
@@ -200,7 +200,7 @@ def singles(material: Material, runs: Path, scratch: Path, rounds: int) -> dict[
 
     def dissect(paths: list[Path], _: Path) -> list[str]:
         words = ("--separate", "--format", "parquet", "-o", str(output))
-        return [sys.executable, "-m", "dissector", "dissect", *map(str, paths), *words]
+        return [sys.executable, "-m", "uprscope", "dissect", *map(str, paths), *words]
 
     def fields(paths: list[Path], archive: Path) -> list[str]:
         return [*dissect(paths, archive), "--fields", ",".join(sorted(MAIN))]

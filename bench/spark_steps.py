@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tree import Meter
 from truth import MUTATION
 
-from analysis.archive import checking, job, ringwise, store, watching
-from analysis.archive.tables import BY_NAME
-from analysis.session import spark_session
+from analysis.archive import check_by_connection, check_by_ring, job, progress, spark_tables
+from analysis.archive.schema import BY_NAME
+from analysis.spark.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ class Steps:
             "spark.sql.shuffle.partitions": str(words["partitions"]),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
-            "spark.eventLog.dir": store.uri(self._events),
+            "spark.eventLog.dir": spark_tables.uri(self._events),
         }
         self._columns: str = words["columns"]
         self._master = f"local[{words['cores']}]"
@@ -87,10 +87,10 @@ class Steps:
         with self.step("source, no sink"):
             rows.write.format("noop").mode("overwrite").save()
         with self.step("source, Parquet"):
-            rows.write.parquet(store.uri(folder / "source"), compression="zstd")
+            rows.write.parquet(spark_tables.uri(folder / "source"), compression="zstd")
         chosen = self.spark.read.format("upr").option("columns", self._columns).load(sources)
         with self.step("source, fields"):
-            chosen.write.parquet(store.uri(folder / "fields"), compression="zstd")
+            chosen.write.parquet(spark_tables.uri(folder / "fields"), compression="zstd")
         return {name: self._counted(folder / name) for name in ("source", "fields")}
 
     def archive(self, sources: list[str], more: str, number: str) -> dict[str, Any]:
@@ -98,16 +98,16 @@ class Steps:
         spark, folder = self.spark, self._folder / number
         archive = folder / "archive"
         shutil.rmtree(folder, ignore_errors=True)
-        watching.step = self._job_step
+        progress.step = self._job_step
         job.run(spark, archive, sources)
         prefix = self.prefix
         found: dict[str, Any] = {"archive": self._counted(archive / "frames")}
         found["rules"] = self._rules(archive)
         found["parquet"] = sum(path.stat().st_size for path in (archive / "frames").rglob("*.parquet"))
-        rings = ringwise.rings_below(archive)
-        told = store.uri(folder / "outcomes")
+        rings = check_by_ring.rings_below(archive)
+        told = spark_tables.uri(folder / "outcomes")
         with self.step("check, shuffled"):
-            checking.outcomes(spark, rings, dict.fromkeys(rings, 2)).write.parquet(told)
+            check_by_connection.outcomes(spark, rings, dict.fromkeys(rings, 2)).write.parquet(told)
         shuffled = spark.read.parquet(told)
         sums = shuffled.where("tally is not null").groupBy("tally.rule").agg({"tally.checked": "sum"}).collect()
         found["shuffled"] = {row[0]: row[1] for row in sums}
@@ -121,7 +121,7 @@ class Steps:
 
     def _counted(self, folder: Path) -> list[int]:
         """Return what can be held against the truth: frames, mutations, sum of seqnos."""
-        rows = self.spark.read.parquet(store.uri(folder))
+        rows = self.spark.read.parquet(spark_tables.uri(folder))
         mutation = f"opcode = {MUTATION} and magic = 128"
         sums = rows.selectExpr(
             "count(*)", f"count_if({mutation})", f"coalesce(sum(case when {mutation} then by_seqno end), 0)"
@@ -130,7 +130,7 @@ class Steps:
 
     def _rules(self, archive: Path) -> dict[str, list[int]]:
         """Return of each rule how often it held and was violated, and how many findings there are."""
-        summary = store.read(self.spark, archive, BY_NAME["summary"])
+        summary = spark_tables.read(self.spark, archive, BY_NAME["summary"])
         rows = summary.groupBy("rule").sum("held", "violated", "findings").collect()
         return {row[0]: [row[1], row[2], row[3]] for row in rows}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 # %% A session, and the archive's tables by name.
-from analysis.archive.store import views
-from analysis.session import spark_session
+from analysis.archive.spark_tables import views
+from analysis.spark.session import spark_session
 
 archive = sys.argv[1]
 spark = spark_session()

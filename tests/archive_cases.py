@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 from checking import captured
 
 from dissector.capture import Input
-from dissector.frames import SCHEMA
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import SCHEMA
 from dissector.generate.conversation import Conversation
 from dissector.generate.scenario import settled
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.options import Options
 
 RING_SCHEMA = pa.schema([*SCHEMA, pa.field("ring", pa.string())])
 

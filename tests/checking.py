@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from analysis.checker import Checker
+from analysis.check.checker import Checker
+from analysis.check.findings import Finding, Tally
 from analysis.context import COLUMNS
-from analysis.findings import Finding, Tally
 from analysis.rules import RULES, Rule
 from dissector.capture import Input
-from dissector.generate.containers import Medium
+from dissector.frames.reader import FrameReader
+from dissector.generate.capture_files import Medium
 from dissector.generate.conversation import Conversation, Emission
-from dissector.generate.network import write
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import Broken, Fault, Place, Script, settled
 from dissector.generate.scenarios import scenario
 from dissector.generate.segments import placed
-from dissector.generate.troubles import Troubles
-from dissector.pipeline import FrameReader
-from dissector.run import CHUNK_BYTES, Options
+from dissector.generate.to_capture import write
+from dissector.options import CHUNK_BYTES, Options
 
 _PLACE = ("src", "sport", "dst", "dport", "start_offset")
 

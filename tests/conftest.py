@@ -107,7 +107,7 @@ def _spark_lacks() -> tuple[str, ...]:
     """Return what Spark needs and is not here."""
     if importlib.util.find_spec("pyspark") is None:
         return ("pyspark",)
-    from analysis.java import find_java
+    from analysis.spark.java import find_java
     from dissector.errors import UsageError
 
     try:
@@ -120,7 +120,7 @@ def _spark_lacks() -> tuple[str, ...]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark for all tests of a run; xdist deals those of one group to one worker."""
-    from analysis.session import spark_session
+    from analysis.spark.session import spark_session
 
     settings = {"spark.sql.shuffle.partitions": "3", "spark.driver.memory": "1g", "spark.default.parallelism": "2"}
     # Tests are over before the second compiler has paid off.

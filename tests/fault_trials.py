@@ -8,7 +8,7 @@ from functools import cache
 
 from plain_oracle import broken_rules
 
-from dissector.decode import decode
+from dissector.codec.decoder import decode
 from dissector.generate.conversation import Conversation, Emission
 from dissector.generate.scenario import Broken, Fault, NoPlaceError, Place, Script, settled
 from dissector.generate.scenarios import scenario

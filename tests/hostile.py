@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from support import CLIENT, Conversation, Ends, Message, ReaderClass, pcap
 
 from dissector.capture import CaptureReader, Input
-from dissector.frames import SCHEMA
-from dissector.limits import Limits
-from dissector.pipeline import FrameReader
-from dissector.ports import Ports
-from dissector.reference import ReferenceReader
-from dissector.run import Options, Report
+from dissector.frames.reader import FrameReader
+from dissector.frames.reference_reader import ReferenceReader
+from dissector.frames.schema import SCHEMA
+from dissector.options import Options, Report
 from dissector.spec.model import Dialect
+from dissector.tcp.limits import Limits
+from dissector.tcp.ports import Ports
 
 CAPTURES = sorted((Path(__file__).resolve().parents[1] / "captures").glob("*.pcap*"))
 CHUNKS = (700, 5_000, 1 << 20)
@@ -630,9 +630,9 @@ _CHILD = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, 1_500_000_000))
 from dissector.capture import Input
-from dissector.pipeline import FrameReader
-from dissector.ports import Ports
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.tcp.ports import Ports
+from dissector.options import Options
 from pathlib import Path
 def peak_bytes():
     try:  # the maximum that getrusage tells of includes that of the process before exec

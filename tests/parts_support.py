@@ -32,20 +32,20 @@ from support import (
     time_of,
 )
 
-from analysis.checkpoints import CHECKPOINTS, NOTES, NOTES_ORDER, Kind
-from analysis.numbering import numbered_frames, numbers_of
-from analysis.pieces import fallback_rows, frames_of_piece, known_of
-from analysis.plan import Plan, make_plan
-from analysis.reading import Reading
-from analysis.scouting import scout
-from analysis.segment_rows import ORDER, SEGMENTS, rows_of_part
-from analysis.shares import ShareDecoder
-from analysis.stitching import Stitcher
-from analysis.talks import ORDERED_SCHEMA
+from analysis.spark.plan import Plan, make_plan
+from analysis.spark.read_options import Reading
+from analysis.spark.segment_rows import ORDER, SEGMENTS, rows_of_part
+from analysis.spark.split.conversations import ORDERED_SCHEMA
+from analysis.spark.split.decode_split import fallback_rows, frames_of_piece, known_of
+from analysis.spark.split.frame_numbers import numbered_frames, numbers_of
+from analysis.spark.split.prescan import scout
+from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, Kind
+from analysis.spark.split.shuffled import ShareDecoder
+from analysis.spark.split.stitch import Stitcher
 from dissector.capture import Input
-from dissector.frames import SCHEMA
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import SCHEMA
+from dissector.options import Options
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from checking import Result, batches_of, broken, captured, check, clean, finding
 
 from analysis.rules import RULES, Rule
 from dissector.generate.faults import FAULTS
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import Fault
 from dissector.generate.scenarios import SCENARIOS
-from dissector.generate.troubles import Troubles
 
 #: The two groups are judged together: they look at the same messages.
 STREAM_RULES: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.group in ("SNP", "SEQ"))

@@ -10,12 +10,12 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 
-from dissector.decode import decode
-from dissector.dialect import detect
+from dissector.codec.decoder import decode
+from dissector.codec.dialect import detect
+from dissector.codec.message import Decoded
 from dissector.generate.conversation import Conversation
 from dissector.generate.scenario import settled
 from dissector.generate.scenarios import scenario
-from dissector.message import Decoded
 from dissector.spec.model import Dialect
 
 NOT_UPR = {"kv", "tls"}  #: connections of other protocols, by the name in their notes

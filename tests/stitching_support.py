@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 from parts_support import Stitched, assert_same, decoded_at_once, decoded_in_pieces, write
 
-from analysis.checkpoints import Kind
-from analysis.reading import Reading
+from analysis.spark.read_options import Reading
+from analysis.spark.split.records import Kind
 
 
 def read_both_ways(files: Sequence[bytes], reading: Reading, *, shares: int = 2, batch_rows: int = 1000) -> Stitched:

@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dissector.capture import Input
-from dissector.connections import Segment
-from dissector.link.flows import flow_key
-from dissector.pipeline import FrameReader
-from dissector.reference import ReferenceReader
-from dissector.run import Options, Report
+from dissector.frames.reader import FrameReader
+from dissector.frames.reference_reader import ReferenceReader
+from dissector.link.flow_key import flow_key
+from dissector.options import Options, Report
+from dissector.tcp.connections import Segment
 
 Row = dict[str, Any]
 

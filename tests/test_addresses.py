@@ -11,10 +11,10 @@ from parts_support import decoded_at_once, decoded_in_parts, packed, pcap_file, 
 from s3_server import Served, s3_server
 from support import SERVER, Conversation, mutation
 
-from analysis import addresses
-from analysis.addresses import find
-from analysis.plan import make_plan
-from analysis.reading import Reading
+from analysis.spark import storage
+from analysis.spark.plan import make_plan
+from analysis.spark.read_options import Reading
+from analysis.spark.storage import find
 from dissector.capture import CaptureReader
 from dissector.errors import InputError
 
@@ -114,14 +114,14 @@ def test_what_a_file_system_says_is_cut_to_one_line(monkeypatch: pytest.MonkeyPa
     def refuse(_: str) -> None:
         raise OSError("no library for someone:anything@host\nnot here\nnor there")
 
-    monkeypatch.setattr(addresses, "fs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=refuse)))
+    monkeypatch.setattr(storage, "fs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=refuse)))
     with pytest.raises(InputError) as raised:
         find(["hdfs://someone:anything@host/a.pcap"])
     assert str(raised.value) == "hdfs://host: no file system opens this: no library for host"
 
 
 def test_names_that_may_be_shown() -> None:
-    assert addresses.shown("s3://someone:anything@traces/a/b.pcap?region=x") == "s3://traces/a/b.pcap"
-    assert addresses.shown("/a/b.pcap") == "/a/b.pcap"
-    assert addresses.local_name("file:///a/b%20c?.pcap") == "/a/b c?.pcap"
-    assert addresses.local_name("s3://a/b") is None
+    assert storage.shown("s3://someone:anything@traces/a/b.pcap?region=x") == "s3://traces/a/b.pcap"
+    assert storage.shown("/a/b.pcap") == "/a/b.pcap"
+    assert storage.local_name("file:///a/b%20c?.pcap") == "/a/b c?.pcap"
+    assert storage.local_name("s3://a/b") is None

@@ -30,11 +30,11 @@ from support import (
     widen,
 )
 
-from dissector.limits import Limits
-from dissector.link.segments import RST, SYN
-from dissector.pipeline import FrameReader
-from dissector.reference import ReferenceReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.frames.reference_reader import ReferenceReader
+from dissector.link.segment_block import RST, SYN
+from dissector.options import Options
+from dissector.tcp.limits import Limits
 
 ROOT = Path(__file__).parent.parent
 CAPTURES = sorted((ROOT / "captures").glob("*.pcap*"))

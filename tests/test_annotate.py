@@ -15,17 +15,17 @@ import pytest
 from pcapng_copies import comments_of, packets_in
 from test_capture_build import Packet
 
-from analysis import annotating
-from analysis.annotating import annotations_of
-from analysis.annotation import read_comment
-from analysis.copying import Copied, copy
-from analysis.findings import Finding
-from analysis.inspection import inspect
+from analysis.annotate import packet_comments
+from analysis.annotate.capture_copy import Copied, copy
+from analysis.annotate.comment import read_comment
+from analysis.annotate.packet_comments import annotations_of
+from analysis.check.findings import Finding
+from analysis.check.inspection import inspect
 from analysis.rules import RULES
 from dissector.capture import Input
 from dissector.errors import InputError
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.options import Options
 
 HOME = Path(__file__).resolve().parents[1] / "captures"
 CAPTURES = sorted(path for path in HOME.rglob("*.pcap*"))
@@ -147,7 +147,7 @@ def test_a_capture_without_findings_is_copied_byte_for_byte() -> None:
 
 def test_a_packet_with_too_many_comments_keeps_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = comments_of(of_library(FEED)[1])
-    monkeypatch.setattr(annotating, "_MOST_BYTES", 200)
+    monkeypatch.setattr(packet_comments, "_MOST_BYTES", 200)
     _, data, done = annotated(inputs_of(FEED))
     few = comments_of(data)
     assert done.left_out == sum(map(len, whole.values())) - sum(map(len, few.values())) > 0

@@ -14,7 +14,7 @@ import pytest
 from pcapng_copies import comments_of, packets_in
 from test_annotate import ring
 
-from dissector import cli
+from uprscope import cli
 
 FEED = "captures/09_feed_real_consumer.pcap"
 BROKEN = "captures/broken/SEQ-10-ahead.pcapng"
@@ -35,7 +35,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> Run:
 
 
 def process(*words: str | Path, data: bytes = b"", **how: int) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "dissector", "check", *map(str, words)]
+    command = [sys.executable, "-m", "uprscope", "check", *map(str, words)]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
     return subprocess.run(command, input=data, check=False, timeout=60, **streams)  # type: ignore[call-overload,no-any-return]
 
@@ -125,7 +125,7 @@ def test_an_input_is_never_written_over(tmp_path: Path, capsys: pytest.CaptureFi
             refused(run(capsys, source, "--annotate", f"{tmp_path}/{name}"), "is one of the captures to check")
     with capture.open("rb") as stream:
         done = subprocess.run(
-            [sys.executable, "-m", "dissector", "check", "-", "--annotate", str(capture)],
+            [sys.executable, "-m", "uprscope", "check", "-", "--annotate", str(capture)],
             stdin=stream,
             capture_output=True,
             text=True,
@@ -170,7 +170,7 @@ def test_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe:
         child = subprocess.Popen(
-            [sys.executable, "-m", "dissector", "check", str(stated), "--annotate", f"/dev/fd/{writing}"],
+            [sys.executable, "-m", "uprscope", "check", str(stated), "--annotate", f"/dev/fd/{writing}"],
             pass_fds=[writing],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -198,7 +198,7 @@ def test_a_failed_run_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert status == 2
     assert target.read_bytes() == b"from before"
     full = subprocess.run(
-        [sys.executable, "-m", "dissector", "check", FEED, "--annotate", "/dev/full"],
+        [sys.executable, "-m", "uprscope", "check", FEED, "--annotate", "/dev/full"],
         capture_output=True,
         text=True,
         check=False,
@@ -211,7 +211,7 @@ def test_a_failed_run_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_a_reader_that_has_seen_enough_still_gets_the_copy(tmp_path: Path) -> None:
     target = tmp_path / "out.pcapng"
-    command = f"{sys.executable} -m dissector check {FEED} --limit 0 --annotate {target} | head -n 1"
+    command = f"{sys.executable} -m uprscope check {FEED} --limit 0 --annotate {target} | head -n 1"
     subprocess.run(command, shell=True, capture_output=True, check=True, timeout=60)  # noqa: S602 - our own words
     assert comments_of(target.read_bytes())
 

@@ -29,8 +29,8 @@ from test_capture_build import (
 )
 from test_capture_pcapng import Mostly
 
-from analysis.annotation import Annotation
-from analysis.copying import Copied, copy
+from analysis.annotate.capture_copy import Copied, copy
+from analysis.annotate.comment import Annotation
 from dissector.capture.clock import Clock
 from dissector.capture.compression import RawStream
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.annotation import Annotation, checksum, read_comment
+from analysis.annotate.comment import Annotation, checksum, read_comment
 from analysis.rules import RULES
 
 ROLES = sorted({"guilty"} | {role for rule in RULES for check in rule.checks for role in check.evidence})

@@ -13,16 +13,16 @@ import pytest
 from archive_cases import read
 from pyspark.sql import SparkSession
 
-from analysis.archive import ringwise
-from analysis.archive.bundles import bundled
-from analysis.archive.checking import OUTCOMES, checks, findings_of, outcomes, tallies_of
-from analysis.archive.ordered import frames_in_order
-from analysis.archive.ringwise import check_ring
-from analysis.checker import Checker
-from analysis.formats import row_of
+from analysis.archive import check_by_ring
+from analysis.archive.check_by_connection import OUTCOMES, checks, findings_of, outcomes, tallies_of
+from analysis.archive.check_by_ring import check_ring
+from analysis.archive.ordered_frames import frames_in_order
+from analysis.archive.packed_batches import bundled
+from analysis.check.checker import Checker
+from analysis.check.export import row_of
 from analysis.rules import RULES
-from dissector import cli
-from dissector.frames import SCHEMA
+from dissector.frames.schema import SCHEMA
+from uprscope import cli
 
 Row = dict[str, Any]
 
@@ -185,13 +185,13 @@ def test_which_rings_are_shared_out(
     shares: dict[str, int],
 ) -> None:
     """More than half of a core's part is too much: 60 of 120 for one core, 30 for two; 125 of 1,000 for four."""
-    monkeypatch.setattr(ringwise, "_SMALL_BYTES", 1)
+    monkeypatch.setattr(check_by_ring, "_SMALL_BYTES", 1)
     for ring, size in sizes.items():
         place = tmp_path / "frames" / "day=2026-11-16" / f"ring={ring}"
         place.mkdir(parents=True)
         (place / "x.parquet").write_bytes(b"x" * size)
         (place / "_hidden.parquet").write_bytes(b"x" * 1000)
-    assert ringwise.dealt(ringwise.rings_below(tmp_path), cores) == (whole, shares)
+    assert check_by_ring.dealt(check_by_ring.rings_below(tmp_path), cores) == (whole, shares)
 
 
 def test_every_part_of_a_ring_is_a_run_of_its_own(repo_root: Path) -> None:

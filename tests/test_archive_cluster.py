@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.archive import manifest
-from analysis.archive.packing import make_zip
-from analysis.inspection import check
-from analysis.java import find_java
-from dissector import cli
+from analysis.check.inspection import check
+from analysis.spark.java import find_java
+from uprscope import cli
+from uprscope.submit_zip import make_zip
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

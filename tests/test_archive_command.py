@@ -15,9 +15,9 @@ from archive_cases import write_capture
 from checking import clean
 from pyspark.sql import SparkSession
 
-from analysis import interrupts, java, spark_log
 from analysis.archive import manifest
-from dissector import cli
+from analysis.spark import interrupts, java, log4j
+from uprscope import cli
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -32,7 +32,7 @@ def started(words: Sequence[str], folder: Path, conf: Mapping[str, str] = SETTIN
     """Start the command in a process of its own, which starts a Spark of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    code = "import sys; from dissector.cli import main; sys.exit(main())"
+    code = "import sys; from uprscope.cli import main; sys.exit(main())"
     program = [sys.executable, "-c", code, "archive", *words, *settings]
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -98,10 +98,10 @@ def test_what_python_raised_in_a_task_is_what_counts() -> None:
         "During handling:\n\nTraceback (most recent call last):\n  File x\n    z\n"
         "dissector.errors.InputError: s3://b/c: no way\n  more\n"
     )
-    assert spark_log.reason(RuntimeError(told)) == "s3://b/c: no way"
-    assert spark_log.reason(RuntimeError("first line\n at x\n at y")) == "first line"
-    assert spark_log.reason(RuntimeError("")) == "RuntimeError"
-    assert spark_log.reason(RuntimeError("[JAVA_GATEWAY_EXITED] x"), b"\nwhy not\nat x\n") == "why not"
+    assert log4j.reason(RuntimeError(told)) == "s3://b/c: no way"
+    assert log4j.reason(RuntimeError("first line\n at x\n at y")) == "first line"
+    assert log4j.reason(RuntimeError("")) == "RuntimeError"
+    assert log4j.reason(RuntimeError("[JAVA_GATEWAY_EXITED] x"), b"\nwhy not\nat x\n") == "why not"
 
 
 def test_every_java_gets_a_stand_in_that_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +123,14 @@ def test_every_java_gets_a_stand_in_that_keeps_its_files(tmp_path: Path, monkeyp
 
 def test_a_log_of_the_users_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    option = spark_log.settings({"spark.log.level": "INFO"}, "OFF")["spark.driver.defaultJavaOptions"]
+    option = log4j.settings({"spark.log.level": "INFO"}, "OFF")["spark.driver.defaultJavaOptions"]
     file = Path(option.partition("file://")[2])
     assert "rootLogger.level = info" in file.read_text()
-    assert spark_log.settings({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=x"}, "OFF") == {}
-    assert spark_log.settings({"spark.driver.defaultJavaOptions": "-Dx"}, "OFF") == {}
+    assert log4j.settings({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=x"}, "OFF") == {}
+    assert log4j.settings({"spark.driver.defaultJavaOptions": "-Dx"}, "OFF") == {}
     (tmp_path / "log4j2.properties").touch()
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert spark_log.settings({}, "OFF") == {}
+    assert log4j.settings({}, "OFF") == {}
 
 
 @pytest.mark.parametrize("when", ["while Spark starts", "in a job"])

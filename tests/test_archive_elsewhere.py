@@ -17,9 +17,9 @@ from analysis.archive import job, manifest
 from analysis.archive.ingest import ingest
 from analysis.archive.manifest import Entry, Manifest
 from analysis.archive.rings import Capture, find, rings
-from dissector import cli
 from dissector.errors import InputError
-from dissector.run import Options
+from dissector.options import Options
+from uprscope import cli
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(120)]
 

@@ -14,10 +14,10 @@ from archive_cases import write_capture
 from checking import clean
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.archive import comparison, identity, job, ringwise, spans, store
-from analysis.archive.comparison import Move
-from analysis.archive.tables import BY_NAME
-from analysis.archive.versions import ATTRIBUTES
+from analysis.archive import check_by_ring, cross_check, job, seqno_spans, spark_tables, xcn_01
+from analysis.archive.cross_check import Move
+from analysis.archive.document_versions import ATTRIBUTES
+from analysis.archive.schema import BY_NAME
 from dissector.generate.conversation import Conversation
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -40,7 +40,7 @@ def tap(path: Path, port: int, history: int = 0, **change: Any) -> None:
 
 def rows(spark: SparkSession, archive: Path, name: str) -> list[str]:
     """The rows of a table, each as text, in an order of their own."""
-    return sorted(str(row.asDict(recursive=True)) for row in store.read(spark, archive, BY_NAME[name]).collect())
+    return sorted(str(row.asDict(recursive=True)) for row in spark_tables.read(spark, archive, BY_NAME[name]).collect())
 
 
 def test_what_has_grown_is_as_if_it_were_new(
@@ -48,13 +48,13 @@ def test_what_has_grown_is_as_if_it_were_new(
 ) -> None:
     source, grown, new = tmp_path / "in", tmp_path / "one that grows", tmp_path / "new"
     read: list[list[str]] = []
-    asked = spans.rings
+    asked = seqno_spans.rings
 
     def spy(*arguments: DataFrame) -> list[str]:
         read.append(asked(*arguments))
         return read[-1]
 
-    monkeypatch.setattr(spans, "rings", spy)
+    monkeypatch.setattr(seqno_spans, "rings", spy)
     tap(source / "a" / "0.pcap", 0)
     tap(source / "b" / "0.pcap", 500, value=b"{}")
     tap(source / "c" / "0.pcap", 1000, history=1)
@@ -80,8 +80,8 @@ def test_what_has_grown_is_as_if_it_were_new(
     assert "another CAS" in after[0]
 
     # Rings that are too large for one task make no difference either: here half of them are.
-    monkeypatch.setattr(ringwise, "_SMALL_BYTES", 0)
-    whole, large = ringwise.dealt(ringwise.rings_below(grown), 2)
+    monkeypatch.setattr(check_by_ring, "_SMALL_BYTES", 0)
+    whole, large = check_by_ring.dealt(check_by_ring.rings_below(grown), 2)
     assert whole
     assert large
     fresh = job.run(spark, new, [str(source)])
@@ -89,7 +89,7 @@ def test_what_has_grown_is_as_if_it_were_new(
     for name in ("findings", "summary", "spans"):
         assert rows(spark, new, name) == rows(spark, grown, name), name
     held = {
-        name: rows_of(identity.roots(store.read(spark, path, BY_NAME["compared"])))
+        name: rows_of(xcn_01.roots(spark_tables.read(spark, path, BY_NAME["compared"])))
         for name, path in (("new", new), ("grown", grown))
     }
     assert held["new"] == held["grown"]
@@ -112,7 +112,7 @@ class World:
             f"{name} bigint" for name in ATTRIBUTES
         )
         every = spark.createDataFrame([row for rows in self.shown.values() for row in rows], types)
-        return lambda rings: spans.of_rings(every, rings)
+        return lambda rings: seqno_spans.of_rings(every, rings)
 
 
 def observed(chance: random.Random, ring: str, bucket: str) -> list[tuple[Any, ...]]:
@@ -140,17 +140,17 @@ def test_random_moves(spark: SparkSession, tmp_path: Path) -> None:
     move = Move.between(*states)
     assert (move.came, move.went) == ({"changed", "come"}, {"changed", "gone"})
 
-    known = spans.spans(old.versions(spark)(old.shown))
-    earlier = identity.compared(spans.placed(old.versions(spark)(old.shown), None))
+    known = seqno_spans.spans(old.versions(spark)(old.shown))
+    earlier = xcn_01.compared(seqno_spans.placed(old.versions(spark)(old.shown), None))
     for name, table in (("known", known), ("earlier", earlier)):
         table.write.parquet(str(tmp_path / name))
     known, earlier = (spark.read.parquet(str(tmp_path / name)) for name in ("known", "earlier"))
     shown = new.versions(spark)
-    now = spans.spans(shown(move.came))
-    told, counted = comparison.updated(shown, now, known, earlier, move, store.uri(tmp_path / "due"))
-    assert rows_of(identity.roots(told)) == rows_of(
-        identity.roots(identity.compared(spans.placed(shown(new.shown), None)))
+    now = seqno_spans.spans(shown(move.came))
+    told, counted = cross_check.updated(shown, now, known, earlier, move, spark_tables.uri(tmp_path / "due"))
+    assert rows_of(xcn_01.roots(told)) == rows_of(
+        xcn_01.roots(xcn_01.compared(seqno_spans.placed(shown(new.shown), None)))
     )
-    again = spans.placed(shown(new.shown), spark.read.parquet(str(tmp_path / "due")))
+    again = seqno_spans.placed(shown(new.shown), spark.read.parquet(str(tmp_path / "due")))
     assert 0 < again.count() < sum(map(len, new.shown.values())) / 2
     assert sorted(row["ring"] for row in counted.select("ring").distinct().collect()) == sorted(new.shown)

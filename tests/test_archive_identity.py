@@ -16,10 +16,10 @@ from archive_cases import read, with_ring, write_capture, write_table
 from checking import clean
 from pyspark.sql import SparkSession
 
-from analysis.archive import identity
-from analysis.archive.spans import placed
-from analysis.archive.versions import VERSION, versions
-from analysis.findings import Finding
+from analysis.archive import xcn_01
+from analysis.archive.document_versions import VERSION, versions
+from analysis.archive.seqno_spans import placed
+from analysis.check.findings import Finding
 from dissector.generate.conversation import Conversation
 from dissector.generate.frame import Frame
 
@@ -137,7 +137,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     named = spark.createDataFrame(sorted(set(connections)), "ring string, connection string, bucket string")
     told = str(folder / "roots")
     shown = versions(frames, named)
-    identity.roots(identity.compared(placed(shown, None))).write.parquet(told)
+    xcn_01.roots(xcn_01.compared(placed(shown, None))).write.parquet(told)
     roots = spark.read.parquet(told)
     sums = {row["bucket"]: row for row in roots.groupBy("bucket").sum("checked", "undecided").collect()}
     assert sums["two taps"]["sum(checked)"] > 40
@@ -146,7 +146,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     assert sums["no set-up"]["sum(undecided)"] > 40
     assert sums["shared opaque"]["sum(undecided)"] > 10
     made: dict[str, list[Finding]] = {case.name: [] for case in CASES}
-    for finding in identity.findings(shown, roots.where("violated > 0")):
+    for finding in xcn_01.findings(shown, roots.where("violated > 0")):
         number = Path(finding.guilty.capture).parent.name
         made[CASES[int(number)].name].append(finding)
     assert not shown.where("branch is not null").select(*VERSION).where("by_seqno is null").head(1)

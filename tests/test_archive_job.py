@@ -16,16 +16,16 @@ from archive_cases import rotated, write_capture
 from checking import captured, clean
 from pyspark.sql import SparkSession
 
-from analysis.archive import job, manifest, staging, store
-from analysis.archive.tables import BY_NAME, TABLES, whole_schema
-from analysis.formats import row_of
-from analysis.inspection import check
-from dissector import cli
+from analysis.archive import job, manifest, spark_tables, transaction
+from analysis.archive.schema import BY_NAME, TABLES, whole_schema
+from analysis.check.export import row_of
+from analysis.check.inspection import check
 from dissector.capture import Input
 from dissector.errors import InputError, UsageError
-from dissector.frames import SCHEMA
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import SCHEMA
+from dissector.options import Options
+from uprscope import cli
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -40,7 +40,7 @@ NAMES = (
 
 
 def rows(spark: SparkSession, archive: Path, name: str, ring: str | None = None) -> list[Row]:
-    table = store.read(spark, archive, BY_NAME[name])
+    table = spark_tables.read(spark, archive, BY_NAME[name])
     chosen = table if ring is None else table.where(table["ring"] == ring)
     return [row.asDict(recursive=True) for row in chosen.collect()]
 
@@ -194,7 +194,7 @@ def test_the_cookbook_has_a_dozen() -> None:
 
 @pytest.mark.parametrize(("title", "query"), cookbook(), ids=[title.split(":")[0] for title, _ in cookbook()])
 def test_the_cookbook(spark: SparkSession, commanded: Commanded, title: str, query: str) -> None:
-    store.views(spark, commanded.archive)
+    spark_tables.views(spark, commanded.archive)
     found = spark.sql(query).collect()
     assert found or title in (
         "What could not be read",
@@ -214,15 +214,15 @@ def test_the_example(
 
 
 def test_what_readers_see_is_what_is_declared(spark: SparkSession, tmp_path: Path) -> None:
-    folder = staging.begin(tmp_path, "run")
+    folder = transaction.begin(tmp_path, "run")
     for table in TABLES:
-        empty = store.read(spark, folder, table)
+        empty = spark_tables.read(spark, folder, table)
         assert empty.columns == whole_schema(table).names
         assert empty.count() == 0
     with pytest.raises(InputError, match="is no archive"):
-        store.views(spark, tmp_path)
+        spark_tables.views(spark, tmp_path)
 
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
-    with staging.locked(tmp_path), pytest.raises(UsageError, match="another run"), staging.locked(tmp_path):
+    with transaction.locked(tmp_path), pytest.raises(UsageError, match="another run"), transaction.locked(tmp_path):
         pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dissector import cli
+from uprscope import cli
 
 #: Frames of the one connection; at the smaller size all buffers are full already (a row group has 80,000 rows).
 FRAMES = (100_000, 300_000)
@@ -19,7 +19,7 @@ _PEAK = """
 import resource, sys
 import pyarrow as pa
 from pathlib import Path
-from dissector.run import Options
+from dissector.options import Options
 
 def told(rows):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -36,12 +36,12 @@ assert result["connections"] == 1, result
 told(result["frames"])
 """
 _CHECK = """
-from analysis.archive.bundles import BUNDLES, packed
-from analysis.archive.checking import checks
+from analysis.archive.packed_batches import BUNDLES, packed
+from analysis.archive.check_by_connection import checks
 from analysis.context import COLUMNS
 from analysis.rules import RULES
 from dissector.capture import Input
-from dissector.pipeline import FrameReader
+from dissector.frames.reader import FrameReader
 
 rows = 0
 

@@ -13,15 +13,15 @@ from archive_cases import write_capture
 from checking import clean
 
 from analysis.archive import ingest as ingesting
-from analysis.archive import manifest, staging
+from analysis.archive import manifest, transaction
 from analysis.archive.ingest import ingest
 from analysis.archive.manifest import Entry, Manifest
-from analysis.archive.parts import uncover
+from analysis.archive.part_files import uncover
 from analysis.archive.rings import Capture, find, ring_id, rings
-from dissector import cli
 from dissector.capture import Input
 from dissector.errors import InputError, UsageError
-from dissector.run import Options
+from dissector.options import Options
+from uprscope import cli
 
 
 def touch(path: Path, size: int = 1) -> Path:
@@ -75,7 +75,7 @@ def test_a_change_is_made_in_full_or_not_at_all(tmp_path: Path, dies_at: str, mo
     old = touch(tmp_path / "frames" / "day=1" / "ring=r1" / "old.parquet")
     before = contents("frames/day=1/ring=r1/old.parquet")
     manifest.write_text(tmp_path / manifest.NAME, before.dumps())
-    folder = staging.begin(tmp_path, "run")
+    folder = transaction.begin(tmp_path, "run")
     name = "frames/day=2/ring=r1/new.parquet"
     touch(folder / name)
     touch(folder / "frames" / "day=2" / "ring=r1" / "_late.parquet")
@@ -89,12 +89,12 @@ def test_a_change_is_made_in_full_or_not_at_all(tmp_path: Path, dies_at: str, mo
 
     monkeypatch.setattr(manifest, "write_text", write)
     if dies_at == "nothing":
-        staging.commit(tmp_path, folder, before.rings["r1"].files, after)
+        transaction.commit(tmp_path, folder, before.rings["r1"].files, after)
     else:
         with pytest.raises(OSError, match="gone"):
-            staging.commit(tmp_path, folder, before.rings["r1"].files, after)
+            transaction.commit(tmp_path, folder, before.rings["r1"].files, after)
     monkeypatch.undo()
-    finished = staging.recover(tmp_path)
+    finished = transaction.recover(tmp_path)
     assert finished is (dies_at == "manifest")
     there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
     if dies_at == "journal":
@@ -140,7 +140,7 @@ def test_the_zip_runs_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == (
         f"spark-submit --py-files {name} {tmp_path / 'uprscope.py'} CAPTURES -o FOLDER\n"
     )
-    assert {"analysis/archive/job.py", "dissector/pipeline.py"} <= set(zipfile.ZipFile(name).namelist())
+    assert {"analysis/archive/job.py", "dissector/frames/reader.py"} <= set(zipfile.ZipFile(name).namelist())
     code = f"import sys; sys.path.insert(0, {name!r}); import analysis.archive.job as j; print(j.__file__)"
     command = [sys.executable, "-P", "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -12,9 +12,9 @@ from archive_cases import RING_SCHEMA, read, with_ring, write_capture
 from checking import clean
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.archive import identity
-from analysis.archive.spans import placed
-from analysis.archive.versions import versions
+from analysis.archive import xcn_01
+from analysis.archive.document_versions import versions
+from analysis.archive.seqno_spans import placed
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -100,8 +100,8 @@ def test_frames_stay_where_they_are_while_they_get_their_branch(
 
 def test_a_hot_vbucket_is_summed_up_before_it_is_sent_around(frames: DataFrame, named: DataFrame) -> None:
     shown = versions(frames, named).where("branch is not null")
-    counted = identity.compared(placed(shown, None))
-    roots = identity.roots(counted)
+    counted = xcn_01.compared(placed(shown, None))
+    roots = xcn_01.roots(counted)
     (root,) = [row.asDict() for row in roots.collect()]
     seqnos = root["checked"]
     assert (root["violated"], root["undecided"], 2 < seqnos < 100) == (1, 0, True)
@@ -114,7 +114,7 @@ def test_a_hot_vbucket_is_summed_up_before_it_is_sent_around(frames: DataFrame, 
     assert CONNECTIONS * seqnos > 30_000
     assert all(seqnos <= count <= 8 * seqnos for count in by_seqno), sent
     # The proof: of thousands of observations that are alike, the earliest one.
-    (finding,) = identity.findings(shown, roots.where("violated > 0"))
+    (finding,) = xcn_01.findings(shown, roots.where("violated > 0"))
     assert finding.sentence.endswith("another CAS")
     assert finding.connection == f"c{GUILTY}"
     assert [frame.role for frame in finding.frames] == ["guilty", "other"]
@@ -123,17 +123,16 @@ def test_a_hot_vbucket_is_summed_up_before_it_is_sent_around(frames: DataFrame, 
 
 def test_observations_that_differ_in_every_way() -> None:
     """However many there are, the pair is the first that differs and the earliest that it differs from."""
-    nothing = dict.fromkeys(identity.ATTRIBUTES)
+    nothing = dict.fromkeys(xcn_01.ATTRIBUTES)
     rows = [
-        {**nothing, "time_ns": time, "ring": "r", "frame": 1, **dict.fromkeys(identity.PLACE[3:], 0)}
-        for time in range(9)
+        {**nothing, "time_ns": time, "ring": "r", "frame": 1, **dict.fromkeys(xcn_01.PLACE[3:], 0)} for time in range(9)
     ]
     rows[1]["cas"] = 5
     rows[2]["kind"] = 0
     rows[4] |= {"cas": 5, "kind": 0}
     rows[6] |= {"cas": 6, "kind": 1}
     rows[7] |= {"cas": 7}
-    what, guilty, other = identity._pair(rows[::-1])
+    what, guilty, other = xcn_01._pair(rows[::-1])
     assert (what, guilty["time_ns"], other["time_ns"]) == (4, 6, 1)
     with pytest.raises(ValueError, match="do not"):
-        identity._pair(rows[:6])
+        xcn_01._pair(rows[:6])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector.arrays import encoded, lengths, nulls, numeric, plain, same, spans, take, texts, valid
+from dissector.arrow import encoded, lengths, nulls, numeric, plain, same, spans, take, texts, valid
 
 
 @pytest.mark.parametrize("kind", [pa.int16(), pa.int32(), pa.int64(), pa.bool_()], ids=str)

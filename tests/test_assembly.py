@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dissector.assembly import assemble
-from dissector.link.segments import SegmentBlock
-from dissector.tables import SLACK_BYTES
+from dissector.link.segment_block import SegmentBlock
+from dissector.tcp.frame_table import SLACK_BYTES
+from dissector.tcp.stream_buffer import assemble
 
 
 def block_of(payloads: list[bytes], *, swapped: bool = False) -> SegmentBlock:

@@ -31,7 +31,7 @@ from typing import Any
 
 import pytest
 
-from dissector import cli
+from uprscope import cli
 
 FOLDER = Path(__file__).parent / "cases"
 CASES = sorted(FOLDER.glob("*.toml"))
@@ -88,7 +88,7 @@ def in_subprocess(words: list[str], env: dict[str, str], root: Path, stdin: str 
     inherited = {name: value for name, value in os.environ.items() if name not in CLEARED}
     with (root / stdin if stdin else Path(os.devnull)).open("rb") as source:
         done = subprocess.run(
-            [sys.executable, "-m", "dissector", *words],
+            [sys.executable, "-m", "uprscope", *words],
             stdin=source,
             capture_output=True,
             cwd=root,

@@ -13,13 +13,13 @@ from pathlib import Path
 import hostile
 import pytest
 
-from analysis.inspection import Inspection, check
+from analysis.check.inspection import Inspection, check
+from analysis.check.selection import Selection, rules_of
+from analysis.check.totals import Totals
+from analysis.rules.expressions import NEVER
 from analysis.rules.model import Check, Rule, Severity
-from analysis.rules.terms import NEVER
-from analysis.selection import Selection, rules_of
-from analysis.totals import Totals
-from dissector import cli
-from dissector.terminal import Terminal
+from dissector.terminal.style import Terminal
+from uprscope import cli
 
 FEED = "captures/09_feed_real_consumer.pcap"  #: a client that plays a bad producer, among others on vbucket 2
 CLEAN = "captures/clean/basic.pcapng"
@@ -45,7 +45,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> Run:
 
 def process(*words: str | Path, data: bytes = b"", **environment: str) -> tuple[int, bytes, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "dissector", "check", *map(str, words)],
+        [sys.executable, "-m", "uprscope", "check", *map(str, words)],
         input=data,
         capture_output=True,
         env={**os.environ, **environment},

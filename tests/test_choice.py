@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector import choice as choice_module
 from dissector.capture import expand
-from dissector.choice import Choice, Numbering
 from dissector.errors import UsageError
 from dissector.filters import parse
-from dissector.frames import SCHEMA
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.filters import selector as choice_module
+from dissector.filters.selector import Choice, Numbering
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import SCHEMA
+from dissector.options import Options
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Opaques used again for another vbucket, refusals, several connections, the early dialect.

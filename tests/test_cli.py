@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dissector
-from dissector import cli
 from dissector.errors import InputError
+from uprscope import cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ _HEAVY = ("numpy", "pyarrow", "rich")
 
 def _uprscope(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dissector", *args],
+        [sys.executable, "-m", "uprscope", *args],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -42,7 +42,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | None], No
     """Put a command ``fake`` into the table that ends with an exception."""
 
     def install(error: BaseException | None) -> None:
-        module = types.ModuleType("dissector.cli.fake")
+        module = types.ModuleType("uprscope.cli.fake")
 
         def run(args: argparse.Namespace) -> int:
             if error is not None:
@@ -52,8 +52,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | None], No
         module.__dict__.update(
             add_arguments=lambda parser: parser.add_argument("--damaged", action="store_true"), run=run
         )
-        monkeypatch.setitem(sys.modules, "dissector.cli.fake", module)
-        command = cli.Command("fake", "dissector.cli.fake", "does nothing")
+        monkeypatch.setitem(sys.modules, "uprscope.cli.fake", module)
+        command = cli.Command("fake", "uprscope.cli.fake", "does nothing")
         monkeypatch.setattr(cli, "COMMANDS", (*cli.COMMANDS, command))
 
     return install
@@ -94,7 +94,7 @@ def test_version_is_the_package_s() -> None:
 
 def test_the_entry_point_is_main() -> None:
     scripts = {entry.name: entry.value for entry in metadata.distribution("uprscope").entry_points}
-    assert scripts["uprscope"] == "dissector.cli:main"
+    assert scripts["uprscope"] == "uprscope.cli:main"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_an_interrupt_is_quiet(
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    script = f"'{sys.executable}' -m dissector explain opcodes | head -1"
+    script = f"'{sys.executable}' -m uprscope explain opcodes | head -1"
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env=_BUFFERED, check=False, timeout=60
     )
@@ -195,7 +195,7 @@ def test_a_reader_that_never_comes_is_status_141(question: str) -> None:
     os.close(reading)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "dissector", "explain", question],
+            [sys.executable, "-m", "uprscope", "explain", question],
             stdout=writing,
             stderr=subprocess.PIPE,
             env=_BUFFERED,
@@ -209,7 +209,7 @@ def test_a_reader_that_never_comes_is_status_141(question: str) -> None:
 
 @pytest.mark.parametrize("question", ["takeover", "opcodes"])
 def test_a_full_disk_is_one_line(question: str) -> None:
-    script = f"'{sys.executable}' -m dissector explain {question} > /dev/full"
+    script = f"'{sys.executable}' -m uprscope explain {question} > /dev/full"
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env=_BUFFERED, check=False, timeout=60
     )
@@ -218,7 +218,7 @@ def test_a_full_disk_is_one_line(question: str) -> None:
 
 
 def test_closed_streams_are_no_bug() -> None:
-    script = f"'{sys.executable}' -m dissector explain mutation >&- 2>&-; echo $?"
+    script = f"'{sys.executable}' -m uprscope explain mutation >&- 2>&-; echo $?"
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env=_BUFFERED, check=False, timeout=60
     )
@@ -247,7 +247,7 @@ def test_colour(env: dict[str, str], args: tuple[str, ...], colored: bool) -> No
 )
 def test_small_questions_load_nothing_heavy(args: list[str]) -> None:
     script = (
-        "import sys; from dissector.cli import main; status = main(sys.argv[1:]); "
+        "import sys; from uprscope.cli import main; status = main(sys.argv[1:]); "
         f"heavy = [name for name in {_HEAVY!r} if name in sys.modules]; "
         "sys.exit(f'{status} {heavy}' if status or heavy else 0)"
     )
@@ -260,7 +260,7 @@ def test_small_questions_load_nothing_heavy(args: list[str]) -> None:
 
 def test_help_does_not_load_the_protocol() -> None:
     script = (
-        "import sys; from dissector.cli import main; main(['--help']); sys.exit('dissector.spec.model' in sys.modules)"
+        "import sys; from uprscope.cli import main; main(['--help']); sys.exit('dissector.spec.model' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector.decode import decode
-from dissector.encode import encode, pack_fields
+from dissector.codec.decoder import decode
+from dissector.codec.encoder import encode, pack_fields
 from dissector.spec import enums, registry
 from dissector.spec.fields import CACHE_RECORD
 from dissector.spec.model import (

@@ -10,7 +10,7 @@ import pytest
 from dissector import codegen
 from dissector.codegen import __main__ as command
 from dissector.codegen import markdown, reference_page
-from dissector.spec import bodies, dcp, dialects, enums, evidence, headers, registry, topics
+from dissector.spec import dcp, dialects, enums, fingerprints, headers, registry, topics, value_kinds
 from dissector.spec.model import Body, Release
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_everything_in_the_spec_is_on_the_page(page: str) -> None:
         assert re.findall(r"^\| (\d+) \| \d+ \| `(\w+)`", section, re.MULTILINE) == [
             (str(offset), field.name) for offset, field in form.places
         ]
-    for body in bodies.BODIES.values():
+    for body in value_kinds.BODIES.values():
         assert body.body is Body.BYTES or markdown.escape(body.doc) in page
     for member in enums.STATUSES.members:
         assert all(f"`{alias}`" in page for alias in member.aliases)
@@ -122,7 +122,7 @@ def test_everything_in_the_spec_is_on_the_page(page: str) -> None:
     for defect in registry.DEFECT_BY_ID.values():
         assert f"| `{defect.id}` | {defect.severity} |" in page
     detection = page.partition("## Telling dialect")[2].partition("\n## ")[0]
-    assert detection.count("| `0x") == len(evidence.FORMS)
+    assert detection.count("| `0x") == len(fingerprints.FORMS)
 
 
 def test_a_layout_s_table_has_the_right_offsets(page: str) -> None:

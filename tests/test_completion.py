@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from dissector import cli
-from dissector.cli import completion
-from dissector.cli.explain import rules_module
 from dissector.explain import lookup
-from dissector.frames import SCHEMA
+from dissector.frames.schema import SCHEMA
+from uprscope import cli
+from uprscope.cli import completion
+from uprscope.cli.explain import rules_module
 
 ROOT = Path(__file__).resolve().parents[1]
 SHELLS = ("bash", "zsh", "fish")
@@ -27,7 +27,7 @@ SHELLS = ("bash", "zsh", "fish")
 @cache
 def script(shell: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "dissector", "completion", shell], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-m", "uprscope", "completion", shell], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stderr == ""
     return done.stdout
@@ -109,7 +109,7 @@ def test_bash_offers_files_whatever_they_are_called(tmp_path: Path) -> None:
 
 def options_in_help(command: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "dissector", *command.split(), "--help"],
+        [sys.executable, "-m", "uprscope", *command.split(), "--help"],
         capture_output=True,
         text=True,
         check=True,
@@ -141,10 +141,10 @@ def test_a_new_command_is_completed_without_further_ado(
         parser.add_argument("files", nargs="*", metavar="CAPTURE")
         parser.add_argument("--shape", choices=["round", "square"], help="it's [a] shape")
 
-    module = types.ModuleType("dissector.cli.fake")
+    module = types.ModuleType("uprscope.cli.fake")
     module.__dict__.update(add_arguments=add_arguments, run=lambda _: 0)
-    monkeypatch.setitem(sys.modules, "dissector.cli.fake", module)
-    monkeypatch.setattr(cli, "COMMANDS", (*cli.COMMANDS, cli.Command("fake", "dissector.cli.fake", "doesn't: nothing")))
+    monkeypatch.setitem(sys.modules, "uprscope.cli.fake", module)
+    monkeypatch.setattr(cli, "COMMANDS", (*cli.COMMANDS, cli.Command("fake", "uprscope.cli.fake", "doesn't: nothing")))
     assert cli.main(["completion", shell]) == 0
     written = capsys.readouterr().out
     assert "fake" in written

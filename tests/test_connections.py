@@ -24,11 +24,11 @@ from support import (
     time_of,
 )
 
-from dissector.connections import Connection, Connections, packet_of, packet_ordinal
-from dissector.framing import PREFIX_BYTES, RawFrame, State
-from dissector.limits import SEGMENT_OVERHEAD, Limits
-from dissector.link.flows import flow_key
-from dissector.ports import Ports
+from dissector.link.flow_key import flow_key
+from dissector.tcp.connections import Connection, Connections, packet_of, packet_ordinal
+from dissector.tcp.framing import PREFIX_BYTES, RawFrame, State
+from dissector.tcp.limits import SEGMENT_OVERHEAD, Limits
+from dissector.tcp.ports import Ports
 
 WRAP = 1 << 32
 Found = tuple[int, int, int, int]  # connection, side, start, end

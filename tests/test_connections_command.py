@@ -44,18 +44,18 @@ from support import (
 )
 
 from dissector.capture import Input
-from dissector.cli import main
-from dissector.connections import Connection
-from dissector.pipeline import FrameReader
-from dissector.reference import ReferenceReader
-from dissector.run import Options
+from dissector.frames.batch import View
+from dissector.frames.reader import FrameReader
+from dissector.frames.reference_reader import ReferenceReader
+from dissector.options import Options
 from dissector.spec import enums, registry
 from dissector.summary import rows as summary_rows
-from dissector.summary.roster import Member, Roster, forget
+from dissector.summary.connections import Member, Roster, forget
 from dissector.summary.rows import ConnectionRows, stream_rows
 from dissector.summary.schema import CONNECTION_COLUMNS, HASH_COLUMNS, STREAM_COLUMNS
 from dissector.summary.streams import Streams
-from dissector.summary.view import View
+from dissector.tcp.connections import Connection
+from uprscope.cli import main
 
 Row = dict[str, Any]
 Run = Callable[..., tuple[int, bytes, str]]

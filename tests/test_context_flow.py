@@ -19,14 +19,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from support import is_judged
 
-from analysis.context import Context, flow, ledger
-from analysis.context.flow_windows import NO_WINDOW, Windows, size_of
+from analysis.context import Context
+from analysis.context.flow_control import connection as connection_flow
+from analysis.context.flow_control import tracker
+from analysis.context.flow_control.buffer_size import NO_WINDOW, Windows, size_of
 from analysis.context.tables import Table
 from dissector.generate.conversation import Conversation
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import settled
 from dissector.generate.scenarios import SCENARIOS
 from dissector.generate.session import MEMORY, SECOND, Session
-from dissector.generate.troubles import Troubles
 from dissector.spec.model import Dialect
 
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -195,7 +197,7 @@ def test_small_lots_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = batches_of(captured(talks, Troubles(reorder=0.1)), 2048)
     whole = compare(batches)
     for lot in (1, 7, 100):
-        monkeypatch.setattr(flow, "_LOT", (lot, lot))
+        monkeypatch.setattr(tracker, "_LOT", (lot, lot))
         assert ours(batches) == whole
 
 
@@ -203,8 +205,8 @@ def test_too_much_to_keep_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = batches_of(captured(clean("flow-control")))
     sure = ours(batches)
     assert {row[-1] for each in sure.values() for row in each.sent.values()} == {0}
-    monkeypatch.setattr(flow, "_LOT", (1, 1))
-    for module, name in ((ledger, "KEEP"), (flow, "KEEP_ALL")):
+    monkeypatch.setattr(tracker, "_LOT", (1, 1))
+    for module, name in ((connection_flow, "KEEP"), (tracker, "KEEP_ALL")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, 3)
             found = ours(single_rows(batches))

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from rule_proofs import NAMES, recut
 
 from analysis.context import Context, Table
-from analysis.context.streams import Streams
-from analysis.context.versions import COLUMN, FIELDS, Versions
+from analysis.context.streams.index import Streams
+from analysis.context.streams.key_versions import COLUMN, FIELDS, Versions
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import settled
-from dissector.generate.troubles import Troubles
 
 #: What networks and recorders do; each alone and some together.
 TROUBLES = (

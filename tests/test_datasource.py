@@ -13,9 +13,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from support import SERVER, Conversation, Ends, mutation
 
-from analysis.datasource import MAX_SHARES, UprReader
-from analysis.reading import Reading
-from dissector.frames import ALWAYS
+from analysis.spark.datasource import MAX_SHARES, UprReader
+from analysis.spark.read_options import Reading
+from dissector.frames.schema import ALWAYS
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

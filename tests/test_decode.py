@@ -7,10 +7,10 @@ from typing import Any
 import cramjam
 import pytest
 
-from dissector import leb128
-from dissector.decode import decode
-from dissector.encode import encode, pack_metadata, pack_xattrs
-from dissector.message import Decoded
+from dissector.codec import leb128
+from dissector.codec.decoder import decode
+from dissector.codec.encoder import encode, pack_metadata, pack_xattrs
+from dissector.codec.message import Decoded
 from dissector.spec import registry
 from dissector.spec.model import Body, Dialect
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dissector.dialect import detect
-from dissector.encode import encode
+from dissector.codec.dialect import detect
+from dissector.codec.encoder import encode
 from dissector.spec import registry
 from dissector.spec.model import UNRELEASED, Dialect, Release
 

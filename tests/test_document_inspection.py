@@ -9,7 +9,7 @@ import pytest
 from support import READERS, ReaderClass
 
 from dissector.capture import expand
-from dissector.run import Options
+from dissector.options import Options
 
 BROKEN = {
     "FRM-10-snappy.pcapng": "snappy-invalid",

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector import cli
-from dissector.decode import decode
-from dissector.encode import encode, pack_fields
+from dissector.codec.decoder import decode
+from dissector.codec.encoder import encode, pack_fields
+from dissector.codec.message import Header
 from dissector.errors import UsageError
-from dissector.explain import facts, text
+from dissector.explain import as_data, as_text
+from dissector.explain.byte_diagram import draw
 from dissector.explain.catalogue import Category, JsonUse, Member, tables, things
-from dissector.explain.diagram import draw
 from dissector.explain.lookup import lookup
-from dissector.message import Header
 from dissector.spec import enums, events, registry
-from dissector.spec.bodies import BODIES
 from dissector.spec.headers import HEADERS, HeaderForm
 from dissector.spec.model import Body, Dialect, Field, Kind, Message, size_of
 from dissector.spec.sources import SOURCES
 from dissector.spec.topics import TOPICS
-from dissector.terminal import Terminal
+from dissector.spec.value_kinds import BODIES
+from dissector.terminal.style import Terminal
+from uprscope import cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ def _heads(*words: str) -> list[tuple[str, str, str]]:
 
 
 def _shown(*words: str, width: int = _WIDTH) -> str:
-    return text.render(lookup(words), Terminal(width=width))
+    return as_text.render(lookup(words), Terminal(width=width))
 
 
 def _spellings(name: str) -> Iterator[str]:
@@ -232,12 +232,12 @@ def test_refusals_keys_replies_and_subtypes_are_told() -> None:
 
 
 def test_json_tells_refusals_keys_and_subtypes() -> None:
-    told = facts.message_facts(registry.named(Dialect.DCP, "stream_request"))
+    told = as_data.message_facts(registry.named(Dialect.DCP, "stream_request"))
     assert {"status": 0x8C, "name": "unknown_scope", "doc": "the scope of the filter does not exist"} in told["errors"]
     assert told["disconnects"]
     keys = {key["key"]: key for key in told["request"]["json_keys"]}
     assert (keys["sid"]["type"], keys["cts"]["members"][1]["key"]) == ("integer", "all_keys")
-    ended = facts.message_facts(registry.named(Dialect.DRAFT, "stream_end"))
+    ended = as_data.message_facts(registry.named(Dialect.DRAFT, "stream_end"))
     assert [(one["value"], one["name"]) for one in ended["subtype_names"]] == [(1, "ok"), (2, "state_changed")]
 
 
@@ -326,7 +326,7 @@ def test_layouts_agree_with_what_the_decoder_finds() -> None:
             continue
         missing = expected - _rows(_shown(f"{message.dialect} {message.name}"))
         assert not missing, f"{message.dialect} {message.name} {layout.name}"
-        told = next(form for form in facts.shape_facts(shape)["layouts"] if form["name"] == layout.name)
+        told = next(form for form in as_data.shape_facts(shape)["layouts"] if form["name"] == layout.name)
         said = {
             (part, field["offset"], field["size"], field["name"])
             for part in ("extras", "value")
@@ -418,13 +418,13 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_the_overview_s_examples_can_be_asked() -> None:
-    shown = text.overview(Terminal())
-    for category, examples in text._EXAMPLES.items():
+    shown = as_text.overview(Terminal())
+    for category, examples in as_text._EXAMPLES.items():
         assert examples in shown
         for example in examples.split(", "):
             found = lookup(example.split())
             assert any(answer.things[0].category is category for answer in found[0].answers), example
-    assert set(text._EXAMPLES) == set(Category)
+    assert set(as_text._EXAMPLES) == set(Category)
 
 
 def test_no_argument_gives_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
@@ -463,7 +463,7 @@ def test_one_bad_question_spoils_the_answer(capsys: pytest.CaptureFixture[str]) 
 @given(st.text(max_size=80))
 def test_hostile_questions_are_answered_or_refused_in_one_printable_line(question: str) -> None:
     try:
-        lines = text.render(lookup([question]), Terminal()).split("\n")
+        lines = as_text.render(lookup([question]), Terminal()).split("\n")
     except UsageError as error:
         lines = [str(error)]
     assert all(line.isprintable() for line in lines)
@@ -500,7 +500,7 @@ def test_json_of_a_message(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_of_everything_can_be_written() -> None:
     for thing in things():
         for result in lookup(f"{thing.category} {thing.name}".split()):
-            told = json.loads(json.dumps(facts.result_facts(result), allow_nan=False))
+            told = json.loads(json.dumps(as_data.result_facts(result), allow_nan=False))
             assert any(thing.name in json.dumps(answer) for answer in told["answers"])
 
 

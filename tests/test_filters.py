@@ -20,9 +20,9 @@ from dissector.capture import expand
 from dissector.errors import UprscopeError
 from dissector.filters import Filter, FilterError, parse, syntax, tokens, tree
 from dissector.filters.names import LISTS, NUMERIC, ORDERED, STRINGS, FieldKind, fields
-from dissector.frames import NO_END, SCHEMA, UNSIGNED
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import NO_END, SCHEMA, UNSIGNED
+from dissector.options import Options
 from dissector.spec import registry
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.baseline import known_ids
-from analysis.formats import COLUMNS, SCHEMA, junit
-from analysis.inspection import check
-from analysis.selection import rules_of
-from dissector import cli
+from analysis.check.baseline import known_ids
+from analysis.check.export import COLUMNS, SCHEMA, junit
+from analysis.check.inspection import check
+from analysis.check.selection import rules_of
 from dissector.errors import UsageError
+from uprscope import cli
 
 FEED = "captures/09_feed_real_consumer.pcap"
 FORMATS = ("json", "ndjson", "csv", "parquet", "junit")

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Message, counted, marker, mutation, noop, request, response, stream_answer
 
-from dissector.framing import PREFIX_BYTES, Framer, RawFrame, State
-from dissector.headers import HEADER_SIZE
-from dissector.limits import Limits
-from dissector.reassembly import Gap, Piece
+from dissector.tcp.framing import PREFIX_BYTES, Framer, RawFrame, State
+from dissector.tcp.header_check import HEADER_SIZE
+from dissector.tcp.limits import Limits
+from dissector.tcp.reassembly import Gap, Piece
 
 LIMITS = Limits()
 Event = bytes | int  # bytes in order, or the length of a gap

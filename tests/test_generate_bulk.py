@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support import READERS, ReaderClass, Row, read_run
 
-from dissector.encode import encode
+from dissector.codec.encoder import encode
 from dissector.errors import UsageError
 from dissector.generate.bulk import Bulk, mutation_heads
-from dissector.generate.containers import Medium
-from dissector.generate.network import BulkRun
+from dissector.generate.capture_files import Medium
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import Size
-from dissector.generate.troubles import Troubles
+from dissector.generate.to_capture import BulkRun
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 

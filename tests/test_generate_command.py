@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from support import READERS, Row, read_run
 
-from dissector import cli
 from dissector.generate import catalogue, recipe
 from dissector.generate.conversation import Conversation
 from dissector.generate.faults import FAULTS
 from dissector.generate.recipe import Break
 from dissector.generate.scenario import Size
 from dissector.generate.scenarios import SCENARIOS, scenario
-from dissector.terminal import Terminal
+from dissector.terminal.style import Terminal
+from uprscope import cli
 
 Truth = dict[str, Any]
 
@@ -199,7 +199,7 @@ def test_bulk_is_a_scenario_like_others(tmp_path: Path) -> None:
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "dissector", "generate", *words]
+    command = [sys.executable, "-m", "uprscope", "generate", *words]
     return subprocess.run(command, capture_output=True, cwd=cwd, check=False, timeout=60)
 
 
@@ -230,7 +230,7 @@ def test_a_file_that_was_there_stays_until_the_new_one_is_whole(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dissector.generate.containers.Files.write", fail)
+    monkeypatch.setattr("dissector.generate.capture_files.Files.write", fail)
     assert generate("basic", "-o", str(output)) == 2
     assert output.read_bytes() == b"old"
     assert files(tmp_path) == ["x.pcapng"]

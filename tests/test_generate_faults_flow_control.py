@@ -10,7 +10,7 @@ from fault_trials import Trial, at_home, attempt, defects
 
 from dissector.errors import UsageError
 from dissector.generate.conversation import Emission
-from dissector.generate.faults import ledger, silences
+from dissector.generate.faults import idle_time, window_sums
 from dissector.generate.faults.flow_control import FAULTS
 from dissector.generate.scenario import Fault, NoPlaceError, Script, settled
 from dissector.generate.scenarios import scenario
@@ -147,18 +147,20 @@ def test_says_when_there_is_no_flow_control(fault: Fault) -> None:
 def test_the_ledger_counts_what_is_written_down_later() -> None:
     for home in ("basic", "flow-control", "modern", "sync-writes", "relay"):
         talks = scenario(home).conversations(2)
-        expected = [[row.amount for row in ledger.balances(talk) if ledger.is_ack(row.emission)] for talk in talks]
+        expected = [
+            [row.amount for row in window_sums.balances(talk) if window_sums.is_ack(row.emission)] for talk in talks
+        ]
         settled(talks)
-        assert expected == [[amount(each) for each in talk if ledger.is_ack(each)] for talk in talks]
+        assert expected == [[amount(each) for each in talk if window_sums.is_ack(each)] for talk in talks]
 
 
 def test_no_ops_go_on_while_time_passes() -> None:
     talks = scenario("close-resume").conversations(1)
     first, later = talks
-    ack = next(each for each in first if ledger.is_ack(each))
+    ack = next(each for each in first if window_sums.is_ack(each))
     begin = later.begin_ns
     script = Script(talks, random.Random(1))  # noqa: S311
-    silences.hold(script, first, ack, 90)
+    idle_time.hold(script, first, ack, 90)
     no_ops = [each for each in first if each.frame.name == "noop" and not each.frame.response]
     # 90 seconds have room for four intervals of 20.
     assert len(no_ops) == 4

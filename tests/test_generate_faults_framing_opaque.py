@@ -10,17 +10,17 @@ from functools import cache
 import generated_rules as rules
 import pytest
 
-from dissector.decode import decode
+from dissector.codec.decoder import decode
 from dissector.errors import UsageError
-from dissector.framing import Framer, RawFrame, State
 from dissector.generate.conversation import CLIENT, SERVER, Conversation, Emission
 from dissector.generate.faults import FAULTS, edits, fault
 from dissector.generate.frame import Frame
 from dissector.generate.scenario import Broken, Fault, NoPlaceError, Place, Script, settled
 from dissector.generate.scenarios import scenario
-from dissector.limits import Limits
-from dissector.reassembly import Piece
 from dissector.spec.model import Dialect
+from dissector.tcp.framing import Framer, RawFrame, State
+from dissector.tcp.limits import Limits
+from dissector.tcp.reassembly import Piece
 
 MINE = [each for each in FAULTS if each.rule[:3] in ("FRM", "OPQ")]
 SEEDS = range(3)

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from support import READERS, ReaderClass, Row, read_run
 
 from dissector.errors import UsageError
-from dissector.generate import network
-from dissector.generate.containers import Medium, form_of, rotated_name
+from dissector.generate import to_capture
+from dissector.generate.capture_files import Medium, form_of, rotated_name
 from dissector.generate.conversation import CLIENT, SERVER, Conversation, settle
 from dissector.generate.frame import Frame
-from dissector.generate.network import Written
+from dissector.generate.impairments import Troublemaker, Troubles, parse_mss
 from dissector.generate.segments import ACK, FIN, LARGEST_MSS, SYN, Segment, deliver
 from dissector.generate.session import Session
-from dissector.generate.troubles import Troublemaker, Troubles, parse_mss
+from dissector.generate.to_capture import Written
 from dissector.spec.model import Dialect
 
 #: What names a frame: the client's port, the sender's side, where it begins and ends, and what had been heard.
@@ -63,7 +63,7 @@ def made(
         assert number == len(files)
         return files[-1]
 
-    written = network.write(talks, opener, seed=seed, medium=medium, troubles=troubles)
+    written = to_capture.write(talks, opener, seed=seed, medium=medium, troubles=troubles)
     return [file.getvalue() for file in files], written
 
 
@@ -371,7 +371,7 @@ def test_the_rate_stretches_time() -> None:
     talks = [conversation()]
     spans = []
     for rate in (10.0, 1000.0):
-        written = network.write(talks, lambda _: BytesIO(), rate=rate)
+        written = to_capture.write(talks, lambda _: BytesIO(), rate=rate)
         spans.append(written.packets[-1].time_ns / 1e9)
     messages = len(talks[0].emissions)
     assert spans == pytest.approx([messages / 10, messages / 1000], rel=0.05)

@@ -10,7 +10,7 @@ import re
 import pytest
 from scenario_reading import DATA, SECOND, Naive, Said, Told, naive, read, told
 
-from dissector.dialect import detect
+from dissector.codec.dialect import detect
 from dissector.errors import UsageError
 from dissector.generate.conversation import settle
 from dissector.generate.scenario import Scenario, Size, settled

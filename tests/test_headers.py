@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import Message, marker, mutation, noop, request, response, stream_answer
 
-from dissector import headers
-from dissector.headers import CONFIRM, HEADER_SIZE, Search, find_frame, is_legal, is_plausible
 from dissector.spec import registry
+from dissector.tcp import header_check
+from dissector.tcp.header_check import CONFIRM, HEADER_SIZE, Search, find_frame, is_legal, is_plausible
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "vectors.json").read_text())
 #: What a header alone shows to be wrong: these frames are decoded where they are found, but nothing is built on them.
@@ -56,7 +56,7 @@ def test_well_formed_frames_are_legal(vector: dict[str, Any]) -> None:
     assert is_legal(frame)
     assert is_legal(bytearray(b"\x80" + frame), 1)
     assert is_plausible(frame)
-    assert headers.frame_length(frame) == len(frame)
+    assert header_check.frame_length(frame) == len(frame)
     assert find_frame(frame, 0, final=True) == Search(True, 0)
 
 
@@ -129,7 +129,7 @@ def variations(draw: st.DrawFn) -> bytes:
 @given(variations())
 def test_the_prefilter_lets_every_legal_header_pass(header: bytes) -> None:
     assume(is_legal(header))
-    assert headers._CANDIDATE.match(header) is not None
+    assert header_check._CANDIDATE.match(header) is not None
 
 
 @given(st.binary(max_size=200), st.integers(0, 200), st.booleans())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector.hexdump import hexdump
+from dissector.display.hexdump import hexdump
 
 
 def parts(line: str) -> tuple[int, list[str], str]:

@@ -26,19 +26,19 @@ import support
 from hostile import PCAP_HEADER, Case, disagreement, flood
 from support import CLIENT, SERVER, Conversation, Ends, Message, Wire, mutation
 
-from dissector import headers
-from dissector.connections import Connection, Connections, Segment
-from dissector.decode import decode
-from dissector.framing import Framer, RawFrame, State
-from dissector.limits import Limits
-from dissector.link.counts import LinkCounts
-from dissector.link.flows import flow_key
+from dissector.codec.decoder import decode
+from dissector.codec.values import INFLATE_LIMIT
+from dissector.frames.reader import FrameReader
+from dissector.frames.reference_reader import ReferenceReader
+from dissector.link.drop_counts import LinkCounts
+from dissector.link.flow_key import flow_key
 from dissector.link.fragments import Fragment, FragmentBuffer
-from dissector.pipeline import FrameReader
-from dissector.reassembly import Piece
-from dissector.reference import ReferenceReader
 from dissector.spec.model import Dialect
-from dissector.values import INFLATE_LIMIT
+from dissector.tcp import header_check
+from dissector.tcp.connections import Connection, Connections, Segment
+from dissector.tcp.framing import Framer, RawFrame, State
+from dissector.tcp.limits import Limits
+from dissector.tcp.reassembly import Piece
 
 FULL = os.environ.get("UPRSCOPE_SWEEP") == "full"
 #: Cases per level, in portions that pytest-xdist can share out.
@@ -463,5 +463,5 @@ def test_the_first_header_of_others_survives_relief() -> None:
 
 def test_headers_in_the_way_are_believed_only_together() -> None:
     """The teasers above really reach the search: each has legal headers where it says so."""
-    legal = {name: headers.is_legal(pattern.ljust(24, b"\0")) for name, pattern in _TEASERS.items()}
+    legal = {name: header_check.is_legal(pattern.ljust(24, b"\0")) for name, pattern in _TEASERS.items()}
     assert [name for name, is_legal in legal.items() if not is_legal] == ["zeros", "magics"]

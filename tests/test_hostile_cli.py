@@ -23,8 +23,8 @@ import pytest
 import support
 from support import CLIENT, SERVER, Conversation, mutation
 
-from dissector import cli
-from dissector.pipeline import FrameReader
+from dissector.frames.reader import FrameReader
+from uprscope import cli
 
 NOOPS = next(path for path in hostile.CAPTURES if "03_noop" in path.name)
 FORMATS = ("text", "ndjson", "csv", "parquet", "arrow")
@@ -32,7 +32,7 @@ _ENV = {
     **{name: value for name, value in os.environ.items() if name not in {"PYTHONUNBUFFERED", "UPRSCOPE_DEBUG"}},
     "PYTHONUTF8": "1",
 }
-_COMMAND = [sys.executable, "-m", "dissector", "dissect"]
+_COMMAND = [sys.executable, "-m", "uprscope", "dissect"]
 
 
 def run(*args: str | Path, data: bytes | None = None, stdout: int = subprocess.PIPE) -> tuple[int, bytes, str]:
@@ -211,7 +211,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, form: str) -> None:
 
 
 def test_closed_streams() -> None:
-    command = f"'{sys.executable}' -m dissector dissect '{NOOPS}'"
+    command = f"'{sys.executable}' -m uprscope dissect '{NOOPS}'"
     done = subprocess.run(
         ["bash", "-c", f"{command} >&-; echo $? >&2"], capture_output=True, text=True, env=_ENV, check=False, timeout=60
     )

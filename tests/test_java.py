@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis import java
-from analysis.session import spark_session
+from analysis.spark import java
+from analysis.spark.session import spark_session
 from dissector.errors import UsageError
 
 VECTOR = "--add-modules=jdk.incubator.vector"

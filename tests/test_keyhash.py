@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector.keyhash import hash_key, hash_keys
+from dissector.frames.key_hash import hash_key, hash_keys
 
 
 def test_known_value() -> None:

@@ -29,16 +29,16 @@ from test_link_packets import (
 )
 
 from dissector.link.columnar import ColumnarDecoder
-from dissector.link.counts import Note, Reason
-from dissector.link.flows import flow_key, flow_of, reverse_key
+from dissector.link.drop_counts import Note, Reason
+from dissector.link.flow_key import flow_key, flow_of, reverse_key
+from dissector.link.gather import gather
 from dissector.link.reference import ReferenceDecoder
-from dissector.link.rows import gather
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dissector.capture.block import PacketBlock
-    from dissector.link.segments import SegmentBlock
+    from dissector.capture.packet_block import PacketBlock
+    from dissector.link.segment_block import SegmentBlock
 
 LINKTYPES = [0, 1, 9, 12, 14, 50, 101, 105, 108, 113, 127, 228, 229, 276]
 

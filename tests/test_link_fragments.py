@@ -15,7 +15,7 @@ from scapy.packet import Raw
 from test_link_packets import PAYLOAD, Packet, both, ether, fragments4, fragments6, make_block, tcp, v4, v6
 
 from dissector.link.columnar import ColumnarDecoder
-from dissector.link.counts import LinkCounts, Note, Reason
+from dissector.link.drop_counts import LinkCounts, Note, Reason
 from dissector.link.fragments import Datagram, Fragment, FragmentBuffer, FragmentLimits
 from dissector.link.reference import ReferenceDecoder
 

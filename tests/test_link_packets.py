@@ -29,12 +29,12 @@ from scapy.layers.ppp import HDLC, PPP, PPPoE
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
-from dissector.capture.block import PacketBlock
+from dissector.capture.packet_block import PacketBlock
 from dissector.link.columnar import ColumnarDecoder
-from dissector.link.counts import LinkCounts, Reason
-from dissector.link.flows import flow_key, flow_of
+from dissector.link.drop_counts import LinkCounts, Reason
+from dissector.link.flow_key import flow_key, flow_of
 from dissector.link.reference import ReferenceDecoder
-from dissector.link.segments import ACK, PSH, SegmentBlock
+from dissector.link.segment_block import ACK, PSH, SegmentBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from lua_support import ROOT, Message, by_part, can_be_merged, listed, merge, me
 from support import Row, read_rows
 from wiresharks import InUse
 
-from dissector.frames import FIELD_COLUMNS, NO_END, TEXT_LIMIT, UNSIGNED
-from dissector.pipeline import FrameReader
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import FIELD_COLUMNS, NO_END, TEXT_LIMIT, UNSIGNED
 from dissector.spec import enums
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from lua_support import ROOT, can_be_merged, merge, tshark
 
-import analysis
-from analysis.annotation import Annotation
+from analysis.annotate.comment import Annotation
+from analysis.check.inspection import check
 from analysis.codegen.lua_rules import CHECKED
-from analysis.pcapng import PcapngWriter
 from dissector.capture import open_capture
-from dissector.cli import main
+from dissector.capture.pcapng_writer import PcapngWriter
+from uprscope.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def unlike(capture: Path, target: Path) -> list[str]:
     expected: Rules = {}
     totals: Counter[str] = Counter()
     proofs: dict[int, Counter[str]] = {}
-    for finding in analysis.check(str(capture)).findings:
+    for finding in check(str(capture)).findings:
         expected.setdefault(finding.guilty.packet_last, Counter())[finding.rule] += 1
         totals[finding.rule] += 1 + (finding.echoes if finding.rule in CHECKED else 0)
         for frame in finding.frames:

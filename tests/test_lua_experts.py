@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from lua_support import ROOT, Part, can_be_merged, merge, tshark
 
-import analysis
+from analysis.check.inspection import check
 from analysis.codegen.lua_rules import CHECKED
+from analysis.rules import RULE_BY_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,8 +52,8 @@ def items_of(capture: Path, *arguments: str) -> Items:
 
 def findings_of(path: Path) -> tuple[Items, Counter[str]]:
     """Return the check's findings by the packet of the guilty frame, and how many violations of each rule there are."""
-    rules = [analysis.RULE_BY_ID[name] for name in CHECKED]
-    inspection = analysis.check(str(path), rules=rules)
+    rules = [RULE_BY_ID[name] for name in CHECKED]
+    inspection = check(str(path), rules=rules)
     guilty: Items = {}
     totals: Counter[str] = Counter()
     for finding in inspection.findings:

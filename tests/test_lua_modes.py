@@ -19,7 +19,7 @@ from support import Row, read_rows
 from test_lua_agreement import LATE, LOSSY, ORDERED, REORDERED, SNAPPED, differences, in_packets
 from wiresharks import SUITES, InUse, seen_by_all
 
-from dissector.pipeline import FrameReader
+from dissector.frames.reader import FrameReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

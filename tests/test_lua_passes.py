@@ -14,10 +14,11 @@ from xml.etree import ElementTree
 import pytest
 from lua_support import ROOT, can_be_merged, merge, messages, packets_of, tshark
 
-import analysis
+from analysis.check.inspection import check
 from analysis.codegen.lua_rules import CHECKED
-from dissector.cli import main
+from analysis.rules import RULE_BY_ID
 from dissector.codegen.lua_fields import OF_FRAME, OF_STATE
+from uprscope.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -248,4 +249,4 @@ def test_acks_that_were_captured_late_are_no_violation(name: str, tmp_path: Path
     rules = [name for name in CHECKED if name.startswith("FLC")]
     items = (f"upr.expert.{name.lower().replace('-', '_')}" for name in rules)
     assert tshark(late, "-Y", " || ".join(items)) == ""
-    assert analysis.check(str(late), rules=[analysis.RULE_BY_ID[name] for name in rules]).findings == []
+    assert check(str(late), rules=[RULE_BY_ID[name] for name in rules]).findings == []

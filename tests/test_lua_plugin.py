@@ -16,8 +16,8 @@ from support import SERVER, Conversation, Ends, counted, marker, pcap, read_rows
 
 from analysis.codegen.lua_rules import CHECKED
 from analysis.rules import RULES
-from dissector.cli import main
-from dissector.pipeline import FrameReader
+from dissector.frames.reader import FrameReader
+from uprscope.cli import main
 
 if TYPE_CHECKING:
     from wiresharks import Wireshark

@@ -17,11 +17,11 @@ from support import CLIENT, SERVER, Conversation, Ends, marker, mutation, pcap, 
 
 from analysis.codegen import lua_rules
 from analysis.rules import RULE_BY_ID
-from dissector.cli import main
 from dissector.codegen import lua_profile
 from dissector.codegen.lua_fields import FieldList
 from dissector.codegen.lua_tables import Tables
 from dissector.spec import registry
+from uprscope.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import pytest
 from lua_support import PLUGIN, ROOT
 
 from analysis.codegen import lua_rules
-from dissector.pipeline import FrameReader
+from dissector.frames.reader import FrameReader
 
 STUB = Path(__file__).with_name("lua_stub.lua")
 VERSIONS = ("lua52", "lua53", "lua54", "lua55", "luajit21")

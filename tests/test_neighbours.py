@@ -11,14 +11,14 @@ import pytest
 from lua_support import listed, messages
 from support import CLIENT, SERVER, Conversation, pcap, read_rows, request, response
 
-from dissector.cli import main
-from dissector.decode import decode
+from dissector.codec.decoder import decode
 from dissector.explain.lookup import lookup
-from dissector.headers import is_legal
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.options import Options
 from dissector.spec import registry
 from dissector.spec.model import Body, Dialect
+from dissector.tcp.header_check import is_legal
+from uprscope.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,13 +22,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector import cli
 from dissector.capture import expand
 from dissector.errors import UsageError
-from dissector.frames import ALWAYS, SCHEMA
-from dissector.output import destination, open_writer
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import ALWAYS, SCHEMA
+from dissector.frames.writers import destination, open_writer
+from dissector.options import Options
+from uprscope import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 CAPTURE = str(ROOT / "captures" / "25_stream_id_v705.pcap")
@@ -317,7 +317,9 @@ def test_devices_and_pipes_are_written_to(tmp_path: Path) -> None:
 def test_dev_stdout_is_a_link_that_stays(redirection: str, tmp_path: Path) -> None:
     link = tmp_path / "stdout"  # as /dev has it, where a mistake would do harm
     link.symlink_to("/proc/self/fd/1")
-    program = f"from dissector.output import destination\nwith destination({str(link)!r}) as out: out.write(b'here')"
+    program = (
+        f"from dissector.frames.writers import destination\nwith destination({str(link)!r}) as out: out.write(b'here')"
+    )
     target = tmp_path / "target"
     script = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {redirection.format(shlex.quote(str(target)))}"
     subprocess.run(["bash", "-o", "pipefail", "-c", script], check=True, timeout=60)

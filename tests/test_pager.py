@@ -20,7 +20,7 @@ MARK = "[paged]"
 #: The pager alone, without a capture to read: whether it is wanted, and how many lines there are.
 ALONE = """
 import sys
-from dissector.pager import paged
+from dissector.terminal.pager import paged
 with paged(wanted=sys.argv[1] == "wanted") as stream:
     for number in range(int(sys.argv[2])):
         stream.write(b"line %d\\n" % number)
@@ -39,7 +39,7 @@ def alone(wanted: str = "wanted", lines: int = 3, *, terminal: bool = True, **en
     return run(wanted, str(lines), terminal=terminal, program=("-c", ALONE), **env)
 
 
-def run(*args: str, terminal: bool = True, program: tuple[str, str] = ("-m", "dissector"), **env: str) -> Run:
+def run(*args: str, terminal: bool = True, program: tuple[str, str] = ("-m", "uprscope"), **env: str) -> Run:
     """Run a program, the command mostly, with a terminal or a pipe as its standard output."""
     reading, writing = pty.openpty() if terminal else os.pipe()
     inherited = {name: value for name, value in os.environ.items() if name not in ("PAGER", "LESS", "NO_COLOR")}

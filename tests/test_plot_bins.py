@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.plots import bins as binned
-from analysis.plots.bins import FIRST, LAST, LEAST, MOST, NONE, SUM, Bins, carried
+from analysis.plots import time_bins as binned
+from analysis.plots.time_bins import FIRST, LAST, LEAST, MOST, NONE, SUM, Bins, carried
 
 ARRAYS = {"sum": SUM, "least": LEAST, "most": MOST, "first": FIRST, "last": LAST}
 Entry = tuple[int, int, int]  #: lane, time, number

@@ -10,7 +10,7 @@ import drawn
 import pytest
 
 from analysis import plots
-from dissector import cli
+from uprscope import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGINNINGS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -104,7 +104,7 @@ def test_rows_that_lack_a_column(tmp_path: Path, capture: Path, capsys: pytest.C
 def test_a_ladder_from_a_pipe(capture: Path) -> None:
     """It is read twice: the finding has to be known before the frames around it are."""
     check = subprocess.run(
-        [sys.executable, "-m", "dissector", "check", str(capture), "--format", "ndjson"],
+        [sys.executable, "-m", "uprscope", "check", str(capture), "--format", "ndjson"],
         capture_output=True,
         text=True,
         check=False,
@@ -112,7 +112,7 @@ def test_a_ladder_from_a_pipe(capture: Path) -> None:
     finding = check.stdout.partition('"id":"')[2].partition('"')[0]
     words = ["plot", "-", "ladder", "--finding", finding, "-o", "-", "--format", "svg"]
     done = subprocess.run(
-        [sys.executable, "-m", "dissector", *words], input=capture.read_bytes(), capture_output=True, check=False
+        [sys.executable, "-m", "uprscope", *words], input=capture.read_bytes(), capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"<?xml")
@@ -129,7 +129,7 @@ def test_without_matplotlib(tmp_path: Path, capture: Path) -> None:
     for command in (["plot", str(capture), "rates"], ["report", str(capture)]):
         words = [*command, "-o", str(tmp_path / "x.svg")]
         program = (
-            f"import sys; sys.modules['matplotlib'] = None; from dissector.cli import main; sys.exit(main({words!r}))"
+            f"import sys; sys.modules['matplotlib'] = None; from uprscope.cli import main; sys.exit(main({words!r}))"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (2, "")
@@ -139,7 +139,7 @@ def test_without_matplotlib(tmp_path: Path, capture: Path) -> None:
 
 def test_matplotlib_is_not_loaded_before_it_is_needed() -> None:
     program = (
-        "import sys; from dissector.cli import main; main(['plot', '--help']); import analysis, analysis.plots.album; "
+        "import sys; from uprscope.cli import main; main(['plot', '--help']); import analysis.plots.figure_set; "
         "import analysis.plots.seqno; print('matplotlib' in sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -27,15 +27,15 @@ from support import (
 )
 
 from analysis import plots
-from analysis.checker import Checker
+from analysis.check.checker import Checker
 from analysis.plots import excerpt, theme
-from analysis.plots.album import Album
-from analysis.plots.drawing import Sheet, duration
+from analysis.plots.figure import Sheet, duration
+from analysis.plots.figure_set import Album
+from analysis.plots.frame_source import Source
 from analysis.plots.ladder import Ladder, label_of
 from analysis.plots.latency import quantile
-from analysis.plots.source import Source
 from dissector.capture import expand
-from dissector.run import Options
+from dissector.options import Options
 
 pytest.importorskip("matplotlib")
 HANDSHAKE = 3  #: packets before the first message

@@ -18,7 +18,7 @@ SIZE_KB = (ROOT / CAPTURE).stat().st_size / 1000  #: as rich counts
 COMMAND = """
 import sys
 from dissector import progress
-from dissector.cli import main
+from uprscope.cli import main
 if sys.argv[1] != "unchanged":
     progress.SMALLEST = int(sys.argv[1])
 sys.exit(main(sys.argv[2:]))
@@ -27,7 +27,7 @@ sys.exit(main(sys.argv[2:]))
 ALONE = """
 import sys
 from types import SimpleNamespace
-from dissector.progress import SMALLEST, progress
+from dissector.terminal.progress import SMALLEST, progress
 total = {"long": SMALLEST, "short": SMALLEST - 1, "endless": None}[sys.argv[1]]
 reader = SimpleNamespace(bytes_read=0, bytes_total=total)
 with progress(reader, wanted=sys.argv[2] == "wanted") as advance:

@@ -26,10 +26,10 @@ from parts_support import (
 )
 from support import SERVER, Conversation, Ends, mutation
 
-from analysis.plan import make_plan
-from analysis.reading import Mode, Reading, ports_of
-from dissector.capture import CaptureReader, ranges
-from dissector.capture.ranges import WHOLE, Part, PartStream, Walked
+from analysis.spark.plan import make_plan
+from analysis.spark.read_options import Mode, Reading, ports_of
+from dissector.capture import CaptureReader, split
+from dissector.capture.split import WHOLE, Part, PartStream, Walked
 from dissector.errors import InputError, UsageError
 from dissector.spec.model import Dialect
 
@@ -65,8 +65,8 @@ def test_a_part_is_surveyed_again_where_a_payload_looked_like_records(tmp_path: 
     data = pcap_file(packed(talk(40, _LOOKALIKE).packets))
     paths = write([data], tmp_path)
     guesses = wrong = 0
-    cut = ranges.ranges(len(data), 700)
-    walked = [ranges.survey(io.BytesIO(data), "x", data[:24], *each) for each in cut]
+    cut = split.ranges(len(data), 700)
+    walked = [split.survey(io.BytesIO(data), "x", data[:24], *each) for each in cut]
     starts = record_starts(data)
     for (start, _), walk in zip(cut[1:], walked[1:], strict=True):
         guesses += 1
@@ -175,9 +175,9 @@ def test_a_record_larger_than_a_range(tmp_path: Path) -> None:
 def test_parts_of_a_file_need_every_walk_to_meet_the_next() -> None:
     cut = [(0, 10), (10, 20), (20, 30)]
     good = [Walked(4, 12, 3, sure=True), Walked(12, 25, 2, sure=True), Walked(25, None, 1, sure=True)]
-    assert ranges.parts(b"c", cut, good, _never) == [Part(0, 12, 0), Part(12, 25, 3, b"c"), Part(25, None, 5, b"c")]
+    assert split.parts(b"c", cut, good, _never) == [Part(0, 12, 0), Part(12, 25, 3, b"c"), Part(25, None, 5, b"c")]
     unsure = [good[0], Walked(12, 25, 2, sure=False), good[2]]
-    assert ranges.parts(b"c", cut, unsure, _never) == [WHOLE]
+    assert split.parts(b"c", cut, unsure, _never) == [WHOLE]
     missed = [good[0], Walked(14, 20, 1, sure=True), good[2]]
     asked = []
 
@@ -185,10 +185,10 @@ def test_parts_of_a_file_need_every_walk_to_meet_the_next() -> None:
         asked.append((index, known))
         return good[1]
 
-    assert ranges.parts(b"c", cut, missed, again) == ranges.parts(b"c", cut, good, _never)
+    assert split.parts(b"c", cut, missed, again) == split.parts(b"c", cut, good, _never)
     assert asked == [(1, 12)]
     passed = [Walked(4, None, 3, sure=True), good[1], good[2]]
-    assert ranges.parts(b"c", cut, passed, _never) == [Part(0, None, 0)]
+    assert split.parts(b"c", cut, passed, _never) == [Part(0, None, 0)]
 
 
 def _never(index: int, known: int) -> Walked:

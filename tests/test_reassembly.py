@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector.limits import SEGMENT_OVERHEAD
-from dissector.reassembly import Direction, Gap, Piece, unwrap
+from dissector.tcp.limits import SEGMENT_OVERHEAD
+from dissector.tcp.reassembly import Direction, Gap, Piece, unwrap
 
 WRAP = 1 << 32
 GIB = 1 << 30

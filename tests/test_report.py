@@ -12,9 +12,9 @@ from pathlib import Path
 import drawn
 import pytest
 
-from analysis.report import markup, sections
+from analysis.report import html, sections
 from analysis.report.findings import time_of
-from dissector import cli
+from uprscope import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -125,12 +125,12 @@ def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["<", ">", "&", '"', "'", "\u202e", "\x00", "\n"])
 def test_escaping(value: str) -> None:
-    made = markup.element("p", value, title=value)
+    made = html.element("p", value, title=value)
     assert not re.search(r"[<>\"'\x00\n\u202e]|&(?!(lt|gt|amp|quot|#x27);)", re.sub(r'^<p title="|">|</p>$', "", made))
     if value.isprintable():
         page = Reading(made)
         assert (page.texts, page.named("p")) == ([value], [{"title": value}])
-    assert markup.text(made) is made
+    assert html.text(made) is made
 
 
 def test_the_same_bytes_every_time(tmp_path: Path) -> None:

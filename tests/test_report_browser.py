@@ -9,7 +9,7 @@ import drawn
 import pytest
 from browser import Browser, Page
 
-from dissector import cli
+from uprscope import cli
 
 # One process has all of them: a browser and three reports are made once.
 pytestmark = [pytest.mark.tool("chromium"), pytest.mark.xdist_group("chromium")]

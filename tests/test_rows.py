@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import CLIENT, READERS, SERVER, Conversation, Ends, ReaderClass, Row, Sent, Wire, mutation, noop
 
-from dissector.frames import COLUMNS
-from dissector.keyhash import hash_key
-from dissector.reference import ReferenceReader
-from dissector.run import Options
+from dissector.frames.key_hash import hash_key
+from dissector.frames.reference_reader import ReferenceReader
+from dissector.frames.schema import COLUMNS
+from dissector.options import Options
 
 readers = pytest.mark.parametrize("reader_class", READERS)
 V6 = ("2001:db8::1", "2001:db8::2")

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from analysis.check.export import COLUMNS
+from analysis.check.rule_docs import ALL, GROUPS, ordered, rule_facts
 from analysis.codegen import FILES, examples, findings_page, rules_page
-from analysis.formats import COLUMNS
-from analysis.rule_facts import ALL, GROUPS, ordered, rule_facts
 from analysis.rules import RULE_BY_ID
-from dissector import cli, codegen
-from dissector.cli import completion
+from dissector import codegen
 from dissector.codegen import markdown
+from uprscope import cli
+from uprscope.cli import completion
 
 
 @pytest.fixture(scope="module")

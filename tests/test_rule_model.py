@@ -12,13 +12,13 @@ import pytest
 
 from analysis.context import COLUMNS, Context, Table
 from analysis.rules import RULE_BY_ID, RULES
+from analysis.rules.expressions import ALWAYS, Term
 from analysis.rules.model import REASONS, Check, Rule, Severity, Unknown
-from analysis.rules.parts import PARTS, TABLES
-from analysis.rules.terms import ALWAYS, Term
+from analysis.rules.row_sets import PARTS, TABLES
 from dissector.capture import expand
+from dissector.frames.reader import FrameReader
 from dissector.generate.scenarios import SCENARIOS
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.options import Options
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Traffic of every kind, so that every table has rows.

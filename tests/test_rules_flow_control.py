@@ -13,16 +13,16 @@ from checking import Result, batches_of, broken, captured, check, clean, finding
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from analysis.findings import Finding
+from analysis.check.findings import Finding
 from analysis.rules import RULE_BY_ID
 from analysis.rules.flow_control import RULES
 from analysis.rules.model import Severity
 from dissector.generate.faults.flow_control import FAULTS
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import Fault, settled
 from dissector.generate.scenarios import SCENARIOS, scenario
 from dissector.generate.scenarios.setup import modern, plain
 from dissector.generate.session import DISK, SECOND
-from dissector.generate.troubles import Troubles
 
 CAPTURES = Path(__file__).parent.parent / "captures"
 CLEAN = ("01", "02_", "03", "05", "06", "07", "10", "11", "12", "13", "21", "22", "23", "24", "25", "26", "27")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from analysis.rules import RULES, Severity
-from analysis.rules.flawed import SENTENCES
+from analysis.rules.defect_checks import SENTENCES
 from dissector.generate.faults import FAULTS, fault
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import Fault
 from dissector.generate.scenarios import SCENARIOS
 from dissector.generate.segments import placed
-from dissector.generate.troubles import Troubles
 from dissector.spec.defects import DEFECTS
 from dissector.spec.model import Severity as Gravity
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import checking
 import pytest
 
-from analysis.context import talks as talks_module
+from analysis.context.requests import state as talks_module
 from analysis.rules import RULES, Severity
 from dissector.generate.faults import FAULTS, fault
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import Fault
 from dissector.generate.scenarios import SCENARIOS
-from dissector.generate.troubles import Troubles
 
 MINE = [rule for rule in RULES if rule.group == "OPQ"]
 BY_ID = {rule.id: rule for rule in RULES}

@@ -17,8 +17,8 @@ from rule_proofs import (
 )
 
 from analysis.rules.model import Severity
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import Fault, NoPlaceError, settled
-from dissector.generate.troubles import Troubles
 
 FAULTS = faults_of("SEQ")
 

@@ -24,8 +24,8 @@ from rule_proofs import (
 from support import is_judged
 
 from analysis.rules.model import Severity
+from dissector.generate.impairments import Troubles
 from dissector.generate.scenario import Fault, NoPlaceError
-from dissector.generate.troubles import Troubles
 
 FAULTS = faults_of("SNP")
 

@@ -1,7 +1,7 @@
 """The generated scapy layers against the package's own encoder, decoder and readers.
 
-Every message and layout of the spec is built by scapy and by :mod:`dissector.encode`, and read by scapy and by
-:mod:`dissector.decode`. Scapy is told to raise what it would otherwise hide behind a Raw layer.
+Every message and layout of the spec is built by scapy and by :mod:`dissector.codec.encoder`, and read by scapy and by
+:mod:`dissector.codec.decoder`. Scapy is told to raise what it would otherwise hide behind a Raw layer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from support import CLIENT, SERVER, Row, read_rows
 from test_codec_properties import FORMS, well_formed
 
+from dissector.codec.decoder import decode
+from dissector.codec.encoder import encode
+from dissector.codec.message import Decoded
 from dissector.codegen import scapy_layers as generator
-from dissector.decode import decode
-from dissector.encode import encode
-from dissector.frames import FIELD_COLUMNS, NO_END, UNSIGNED
-from dissector.message import Decoded
-from dissector.pipeline import FrameReader
-from dissector.run import Options
-from dissector.spec import bodies, dcp, enums, events, registry
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import FIELD_COLUMNS, NO_END, UNSIGNED
+from dissector.options import Options
+from dissector.spec import dcp, enums, events, registry, value_kinds
 from dissector.spec.model import Body, Dialect, Field, Kind, Layout, Message, Party, Presence, Shape, size_of
 
 inet: Any = pytest.importorskip("scapy.layers.inet")
@@ -36,7 +36,7 @@ packets: Any = pytest.importorskip("scapy.packet")
 sessions: Any = pytest.importorskip("scapy.sessions")
 sendrecv: Any = pytest.importorskip("scapy.sendrecv")
 config: Any = pytest.importorskip("scapy.config")
-layers: Any = pytest.importorskip("dissector.scapy_layers")
+layers: Any = pytest.importorskip("dissector.generate.scapy_layers")
 
 Form = tuple[Message, bool, int, Shape, Layout]
 HEADERS: dict[Dialect, Any] = {Dialect(header.dialect): header for header in layers.HEADERS}
@@ -167,7 +167,7 @@ def numbers(layout: Layout) -> dict[str, int]:
 @pytest.mark.parametrize("form", FORMS, ids=name_of)
 def test_every_layout(form: Form) -> None:
     message, response, status, shape, layout = form
-    record = bodies.BODIES[shape.body]
+    record = value_kinds.BODIES[shape.body]
     entry = bytearray(range(size_of(record.record)))
     at = 0
     for field in record.record:
@@ -643,10 +643,10 @@ def test_the_page_s_examples(repo_root: Path) -> None:
 
 
 def test_without_scapy_it_says_what_to_install() -> None:
-    program = "import sys; sys.modules['scapy'] = None; import dissector.scapy_layers"
+    program = "import sys; sys.modules['scapy'] = None; import dissector.generate.scapy_layers"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode == 1
-    assert run.stderr.endswith("dissector.scapy_layers needs scapy: pip install 'uprscope[generate]'\n")
+    assert run.stderr.endswith("dissector.generate.scapy_layers needs scapy: pip install 'uprscope[generate]'\n")
 
 
 def test_the_module_knows_scapy_alone() -> None:

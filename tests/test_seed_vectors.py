@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dissector.decode import decode
-from dissector.message import Decoded
+from dissector.codec.decoder import decode
+from dissector.codec.message import Decoded
 from dissector.spec.model import Dialect
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "seed_vectors.json").read_text())

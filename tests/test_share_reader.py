@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parts_support import archives, write
 
-from analysis.share_reader import ShareReader
+from analysis.spark.partition_reader import ShareReader
 from dissector.capture import Input
-from dissector.frames import SCHEMA
-from dissector.limits import Limits
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import SCHEMA
+from dissector.options import Options
+from dissector.tcp.limits import Limits
 
 
 def shared_out(paths: Sequence[str], options: Options, shares: int) -> list[pa.Table]:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from analysis.cutting import cut
-from analysis.inspection import check, inspect
-from analysis.needs import needs_of
+from analysis.check.inspection import check, inspect
+from analysis.check.selection import rules_of
+from analysis.rules.expressions import ALWAYS, NEVER, Term, col
 from analysis.rules.model import Check, Rule, Severity, Unknown
-from analysis.rules.terms import ALWAYS, NEVER, Term, col
-from analysis.selection import rules_of
-from dissector import cli
+from analysis.slice.packets_needed import needs_of
+from analysis.slice.slicer import cut
 from dissector.capture import CaptureReader, Input, expand
-from dissector.run import Options
+from dissector.options import Options
+from uprscope import cli
 
 FEED = "captures/09_feed_real_consumer.pcap"
 RULES = "SEQ-01"

@@ -16,9 +16,9 @@ import pytest
 from parts_support import decoded_at_once, packed, pcap_file
 from support import SERVER, Conversation, Ends, mutation
 
-from analysis.java import find_java
-from analysis.reading import Reading
-from dissector import cli
+from analysis.spark.java import find_java
+from analysis.spark.read_options import Reading
+from uprscope import cli
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -28,7 +28,7 @@ APART = Path(sys.prefix) / "connect"
 _CLIENT = """
 import sys
 import pyarrow.parquet as pq
-from analysis.session import spark_session
+from analysis.spark.session import spark_session
 
 address, answer, *paths = sys.argv[1:]
 spark = spark_session(address)

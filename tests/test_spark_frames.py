@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 from s3_server import s3_server
 from support import CLIENT, SERVER, Conversation, Ends, mutation, noop
 
-from analysis import java
-from analysis.distributed import frames_of, plan_archive, read_frames
-from analysis.reading import Reading
+from analysis.spark import java
+from analysis.spark.read_options import Reading
+from analysis.spark.split.read_frames import frames_of, plan_archive, read_frames
 from dissector.capture import Input
-from dissector.frames import SCHEMA
-from dissector.pipeline import FrameReader
-from dissector.run import Options
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import SCHEMA
+from dissector.options import Options
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -119,9 +119,9 @@ def test_an_archive_on_s3(
 
 _SUBMITTED = """
 import json, sys
-from analysis.distributed import read_frames
-from analysis.reading import Reading
-from analysis.session import spark_session
+from analysis.spark.split.read_frames import read_frames
+from analysis.spark.read_options import Reading
+from analysis.spark.session import spark_session
 
 spark = spark_session()
 frames = read_frames(spark, sys.argv[2:], Reading(split_bytes=20_000), shares=2)

@@ -9,10 +9,10 @@ from parts_support import assert_same, decoded_at_once, fragmented, in_order, pa
 from pyspark.sql import DataFrame, SparkSession
 from support import CLIENT, SERVER, Conversation, Ends, Wire, counted, marker, mutation
 
-from analysis.checkpoints import Kind
-from analysis.distributed import checkpoints_of, frames_of, plan_archive
-from analysis.reading import Reading
-from analysis.segment_rows import talk_of
+from analysis.spark.read_options import Reading
+from analysis.spark.segment_rows import talk_of
+from analysis.spark.split.read_frames import checkpoints_of, frames_of, plan_archive
+from analysis.spark.split.records import Kind
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 ENDS = [Ends(ports=(40_000 + index, 11_210), isns=(2**32 - 900 * index, 77_000_000)) for index in range(3)]
@@ -74,6 +74,6 @@ def test_a_run_of_one_piece_needs_no_scouts(
     packets[100:101] = fragmented(packets[100], 136, 9)
     paths = write([pcap_file(packets)], tmp_path)
     plan = plan_archive(spark, paths, Reading())
-    monkeypatch.setattr("analysis.distributed.checkpoints_of", None)
+    monkeypatch.setattr("analysis.spark.split.read_frames.checkpoints_of", None)
     found = frames_of(spark, plan, Reading(), numbered=True).toArrow().sort_by("frame")
     assert_same(found, decoded_at_once(paths, Reading()))

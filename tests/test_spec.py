@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dissector import headers as resync
-from dissector import values
-from dissector.decode import decode
-from dissector.encode import encode
-from dissector.spec import bodies, controls, defects, enums, errata, events, evidence, fields, headers, registry, topics
+from dissector.codec import values
+from dissector.codec.decoder import decode
+from dissector.codec.encoder import encode
+from dissector.spec import (
+    controls,
+    defects,
+    enums,
+    errata,
+    events,
+    fields,
+    fingerprints,
+    headers,
+    registry,
+    topics,
+    value_kinds,
+)
 from dissector.spec.model import (
     UNRELEASED,
     Body,
@@ -37,6 +48,7 @@ from dissector.spec.model import (
     Shape,
     SpecError,
 )
+from dissector.tcp import header_check as resync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,7 +167,7 @@ def test_everything_is_documented() -> None:
     for info in enums.FRAME_INFOS:
         assert info.doc
         assert all(field.doc for field in info.fields)
-    for body in bodies.BODIES.values():
+    for body in value_kinds.BODIES.values():
         assert body.doc
         assert all(field.doc for field in body.record)
 
@@ -579,20 +591,20 @@ def test_features_have_the_server_s_numbers() -> None:
 
 
 def test_resynchronisation_takes_its_limits_from_the_spec() -> None:
-    assert (evidence.MAX_BODY, evidence.DEFAULT_VBUCKETS, evidence.CONFIRM_HEADERS) == (30 * 2**20, 1024, 3)
-    assert resync.CONFIRM == evidence.CONFIRM_HEADERS
-    assert (registry.MAX_BODY, registry.DEFAULT_VBUCKETS) == (evidence.MAX_BODY, evidence.DEFAULT_VBUCKETS)
+    assert (fingerprints.MAX_BODY, fingerprints.DEFAULT_VBUCKETS, fingerprints.CONFIRM_HEADERS) == (30 * 2**20, 1024, 3)
+    assert resync.CONFIRM == fingerprints.CONFIRM_HEADERS
+    assert (registry.MAX_BODY, registry.DEFAULT_VBUCKETS) == (fingerprints.MAX_BODY, fingerprints.DEFAULT_VBUCKETS)
     answer = bytearray(encode(dcp(0x5C), response=True))
     answer[11] = 255
-    for extras, legal in ((evidence.MAX_ANSWER_EXTRAS, True), (evidence.MAX_ANSWER_EXTRAS + 1, False)):
+    for extras, legal in ((fingerprints.MAX_ANSWER_EXTRAS, True), (fingerprints.MAX_ANSWER_EXTRAS + 1, False)):
         answer[4] = extras
         assert resync.is_legal(bytes(answer)) is legal
 
 
 def test_the_decoder_reads_records_as_the_spec_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bodies.RECORDS.keys() == {Body.FAILOVER_LOG, Body.FEATURES, Body.VBUCKET_SEQNOS}
+    assert value_kinds.RECORDS.keys() == {Body.FAILOVER_LOG, Body.FEATURES, Body.VBUCKET_SEQNOS}
     assert len(values.read_value(Body.FEATURES, bytes(4), 24, lambda *_: None).records) == 2
-    monkeypatch.setitem(bodies.RECORDS, Body.FEATURES, fields.FEATURE_ENTRY * 2)
+    monkeypatch.setitem(value_kinds.RECORDS, Body.FEATURES, fields.FEATURE_ENTRY * 2)
     assert len(values.read_value(Body.FEATURES, bytes(4), 24, lambda *_: None).records) == 1
 
 

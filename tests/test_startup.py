@@ -11,14 +11,14 @@ from support import CLIENT, Conversation, Ends, noop, pcap
 _READ = """
 import sys
 from dissector.capture import expand
-from dissector.pipeline import FrameReader
+from dissector.frames.reader import FrameReader
 print(sum(batch.num_rows for batch in FrameReader(expand([sys.argv[1]]))))
 print(sorted({"dpkt", "pyarrow.compute", "numpy.ma"} & set(sys.modules)))
 """
 
 _CHECK = """
 import sys
-from dissector.cli import main
+from uprscope.cli import main
 status = main(["check", sys.argv[1], "--format", "json", "-o", sys.argv[2]])
 print(status, sorted({"dpkt", "pyarrow.compute", "numpy.ma"} & set(sys.modules)))
 """

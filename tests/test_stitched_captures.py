@@ -9,7 +9,7 @@ import pytest
 from parts_support import Packet, pcap_file
 from stitching_support import read_both_ways
 
-from analysis.reading import Reading
+from analysis.spark.read_options import Reading
 from dissector.capture import CaptureReader, Input
 
 CAPTURES = Path(__file__).parents[1] / "captures"

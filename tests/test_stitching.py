@@ -41,14 +41,14 @@ from support import (
     request,
 )
 
-from analysis import logbook
-from analysis.checkpoints import Kind
-from analysis.reading import Reading, ports_of
-from analysis.segment_rows import talk_of
-from dissector.lanes import SlowLane
-from dissector.limits import Limits
-from dissector.run import Options
+from analysis.spark.read_options import Reading, ports_of
+from analysis.spark.segment_rows import talk_of
+from analysis.spark.split import prescan_connections
+from analysis.spark.split.records import Kind
+from dissector.options import Options
 from dissector.spec.model import Dialect
+from dissector.tcp.lanes import SlowLane
+from dissector.tcp.limits import Limits
 
 
 @given(archives(), st.integers(2, 30), st.integers(1, 4), st.sampled_from([1, 7, 1000]), st.booleans())
@@ -89,9 +89,9 @@ def test_mixes_of_connections(seed: int, parts: int, shares: int, name: str) -> 
     reading = replace(READINGS[name], split_bytes=_split(files, parts))
     with pytest.MonkeyPatch.context() as patch:
         if name == "little is kept of heads":
-            patch.setattr(logbook, "HEAD_BYTES", 3000)
-            patch.setattr(logbook, "HEADS_BYTES", 20_000)
-            patch.setattr(logbook, "TELLING_FRAMES", 3)
+            patch.setattr(prescan_connections, "HEAD_BYTES", 3000)
+            patch.setattr(prescan_connections, "HEADS_BYTES", 20_000)
+            patch.setattr(prescan_connections, "TELLING_FRAMES", 3)
         read_both_ways(files, reading, shares=shares)
 
 
@@ -247,7 +247,7 @@ def test_other_protocols_are_stitched_without_their_bytes() -> None:
         made.send(number % 2, Message(b"GET /%d HTTP/1.1\r\n" % number + bytes(range(256)) * 4))
     wires = together(made.packets, stream(300).packets)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logbook, "HEAD_BYTES", 8000)
+        patch.setattr(prescan_connections, "HEAD_BYTES", 8000)
         found = read_both_ways([pcap_file(packed(wires))], Reading(split_bytes=60_000))
     assert len(found.plan.pieces) > 8
     assert found.fallback == set()
@@ -288,13 +288,13 @@ def test_a_limit_of_a_task_decides_about_nothing(limits: Limits, monkeypatch: py
         made[20:23] = reversed(made[20:23])
     files = [pcap_file(packed(together(*talks[:6]) + together(*talks[6:])))]
     assert read_both_ways(files, Reading(split_bytes=40_000)).fallback == set()
-    begin = logbook.Logbook.__init__
+    begin = prescan_connections.Logbook.__init__
 
-    def crowded(book: logbook.Logbook, slow: SlowLane, options: Options, *, first: bool) -> None:
+    def crowded(book: prescan_connections.Logbook, slow: SlowLane, options: Options, *, first: bool) -> None:
         begin(book, slow, options, first=first)
         book.limits = limits
 
-    monkeypatch.setattr(logbook.Logbook, "__init__", crowded)
+    monkeypatch.setattr(prescan_connections.Logbook, "__init__", crowded)
     assert read_both_ways(files, Reading(split_bytes=40_000)).fallback
 
 
@@ -310,7 +310,7 @@ def test_ports_used_again_where_the_first_packet_is_missing() -> None:
 def test_a_dialect_that_shows_behind_too_many_frames_takes_its_talk_to_the_shuffle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(logbook, "TELLING_FRAMES", 3)
+    monkeypatch.setattr(prescan_connections, "TELLING_FRAMES", 3)
     made = Conversation(Ends()).open()
     for number in range(60):
         made.send(CLIENT, request(2, bytes(8), b"key%d" % number, b"v" * 60, opaque=number))

@@ -11,7 +11,7 @@ import pytest
 from archive_cases import write_capture
 from checking import clean
 
-from dissector.cli import main
+from uprscope.cli import main
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector.terminal import Terminal, is_unicode, one_line, safe_text, text_width, wants_color
+from dissector.terminal.style import Terminal, is_unicode, one_line, safe_text, text_width, wants_color
 
 
 class _Screen(io.StringIO):

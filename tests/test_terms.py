@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.context.tables import Table
-from analysis.rules.terms import Term, col, either
+from analysis.rules.expressions import Term, col, either
 
 _ROWS = st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3), st.integers(0, 1)), max_size=8)
 _COMPARED: tuple[Callable[[Any, Any], Any], ...] = (operator.lt, operator.le, operator.gt, operator.ge)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from analysis.findings import Finding, FrameRef
-from analysis.inspection import check
+from analysis.check.findings import Finding, FrameRef
+from analysis.check.inspection import check
+from analysis.check.text_report import findings, lines_of
+from analysis.check.transcript import NEIGHBOURS, Transcript, read
+from analysis.rules.expressions import col
 from analysis.rules.model import Check, Rule, Severity
-from analysis.rules.terms import col
-from analysis.text import findings, lines_of
-from analysis.transcript import NEIGHBOURS, Transcript, read
 from dissector.capture import expand
-from dissector.pipeline import FrameReader
-from dissector.run import Options
-from dissector.terminal import Terminal
+from dissector.frames.reader import FrameReader
+from dissector.options import Options
+from dissector.terminal.style import Terminal
 
 FEED = "captures/09_feed_real_consumer.pcap"
 TERMINAL = Terminal(width=100)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissector.decode import decode
-from dissector.message import Decoded
+from dissector.codec.decoder import decode
+from dissector.codec.message import Decoded
+from dissector.display.tree import hidden_spans, tree
 from dissector.spec.model import Dialect
-from dissector.terminal import Terminal
-from dissector.tree import hidden_spans, tree
+from dissector.terminal.style import Terminal
 
 DATA = Path(__file__).parent / "data"
 VECTORS: list[dict[str, Any]] = json.loads((DATA / "vectors.json").read_text())

@@ -18,7 +18,7 @@ import dpkt
 import pytest
 from support import READERS, ReaderClass, Row, read_run
 
-from dissector.run import Options
+from dissector.options import Options
 from dissector.spec import enums
 
 Truth = dict[str, Any]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import Row, read_rows
 
-from dissector.pipeline import FrameReader
+from dissector.frames.reader import FrameReader
 
 ROOT = Path(__file__).parent.parent
 #: Whole captures in which tshark loses nothing.

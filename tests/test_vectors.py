@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dissector.decode import decode
-from dissector.message import Decoded
+from dissector.codec.decoder import decode
+from dissector.codec.message import Decoded
 from dissector.spec import registry
 from dissector.spec.model import Dialect, Direction, Layout, Message
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from analysis.addresses import Elsewhere
-from analysis.archive.parts import Parts
-from analysis.archive.tables import CONNECTIONS, FRAMES, QUARANTINE, STREAMS
+from analysis.archive.part_files import Parts
+from analysis.archive.schema import CONNECTIONS, FRAMES, QUARANTINE, STREAMS
+from analysis.spark.storage import Elsewhere
 from dissector.capture import CaptureReader
-from dissector.pipeline import FrameReader
-from dissector.summary.roster import Roster, forget
+from dissector.frames.batch import View
+from dissector.frames.reader import FrameReader
+from dissector.summary.connections import Roster, forget
 from dissector.summary.rows import ConnectionRows, stream_rows
 from dissector.summary.schema import table_of
 from dissector.summary.streams import Streams
-from dissector.summary.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from analysis.archive.rings import Ring
     from dissector.capture import Input
-    from dissector.connections import Connection
-    from dissector.run import Options, Report
-    from dissector.summary.roster import Member
+    from dissector.options import Options, Report
+    from dissector.summary.connections import Member
+    from dissector.tcp.connections import Connection
 
     Batches = Iterator[pa.RecordBatch]
 

@@ -12,19 +12,19 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from analysis.archive import comparison, manifest, ringwise, staging, store, watching
-from analysis.archive.checking import findings_of, outcomes, tallies_of
+from analysis.archive import check_by_ring, cross_check, manifest, progress, spark_tables, transaction
+from analysis.archive.check_by_connection import findings_of, outcomes, tallies_of
 from analysis.archive.ingest import RESULT, ingests
 from analysis.archive.manifest import Entry, Manifest
-from analysis.archive.parts import uncover
+from analysis.archive.part_files import uncover
 from analysis.archive.rings import Capture, find, rings
-from analysis.archive.summing import summary
-from analysis.archive.tables import FINDINGS, QUARANTINE, SPANS, SUMMARY
-from analysis.arrow_map import map_in_arrow, spark_schema
+from analysis.archive.rule_summary import summary
+from analysis.archive.schema import FINDINGS, QUARANTINE, SPANS, SUMMARY
 from analysis.rules import GLOBAL_RULES, RULES
+from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
 from dissector import __version__
 from dissector.errors import InputError
-from dissector.run import Options
+from dissector.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +63,8 @@ def run(
     archive = archive.absolute()
     captures = find(names, without=archive)
     fresh = not archive.exists()
-    with staging.locked(archive):
-        recovered = staging.recover(archive)
+    with transaction.locked(archive):
+        recovered = transaction.recover(archive)
         before = manifest.read(archive)
         made_by = _made_by(chosen, separate=separate)
         known = [each for entry in before.rings.values() for each in entry.captures]
@@ -113,23 +113,23 @@ def _add(
     spark: SparkSession, archive: Path, changed: list[Ring], before: Manifest, made_by: str, options: Options
 ) -> Manifest:
     """Read and check rings, and put them into the archive in place of what it has of them."""
-    folder = staging.begin(archive, uuid.uuid4().hex[:12])
+    folder = transaction.begin(archive, uuid.uuid4().hex[:12])
     size = sum(ring.size for ring in changed)
     count = f"{len(changed)} ring{'s' if len(changed) > 1 else ''} of captures ({size:,} bytes)"
-    with watching.step(spark.sparkContext, f"reading {count}"):
+    with progress.step(spark.sparkContext, f"reading {count}"):
         entries = _ingest(spark, folder, changed, options)
     read = {name for name, entry in entries.items() if entry.left_out < len(entry.captures)}
     if not read and not before.rings:
         raise InputError(_nothing(spark, folder, sum(entry.left_out for entry in entries.values())))
-    with watching.step(spark.sparkContext, "checking connections"):
+    with progress.step(spark.sparkContext, "checking connections"):
         _check(spark, folder)
-    for name in staging.staged(folder):
+    for name in transaction.staged(folder):
         entries[_ring_of(name)].files.append(name)
     stale = before.made_by != made_by
     replaced = [*(before.rings if stale else (name for name in entries if name in before.rings))]
     after = dataclasses.replace(before, made_by=made_by, rings={**({} if stale else before.rings), **entries})
     remove = [name for ring in replaced for name in before.rings[ring].files]
-    staging.commit(archive, folder, remove, after)
+    transaction.commit(archive, folder, remove, after)
     return after
 
 
@@ -153,35 +153,35 @@ def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: Opt
 
 
 def _check(spark: SparkSession, folder: Path) -> None:
-    there = ringwise.rings_below(folder)
-    whole, shares = ringwise.dealt(there, spark.sparkContext.defaultParallelism)
-    ringwise.check_rings(spark, folder, there, whole)
+    there = check_by_ring.rings_below(folder)
+    whole, shares = check_by_ring.dealt(there, spark.sparkContext.defaultParallelism)
+    check_by_ring.check_rings(spark, folder, there, whole)
     if not shares:
         return
-    told = store.uri(folder / "_outcomes")
+    told = spark_tables.uri(folder / "_outcomes")
     large = {name: there[name] for name in shares}
     outcomes(spark, large, shares).write.parquet(told)  # once: findings and tallies come of the same tasks
     found = spark.read.parquet(told)
     kept = findings_of(found)
-    store.write(kept, folder, FINDINGS)
-    store.write(summary(tallies_of(found), kept), folder, SUMMARY)
+    spark_tables.write(kept, folder, FINDINGS)
+    spark_tables.write(summary(tallies_of(found), kept), folder, SUMMARY)
 
 
 def _compare(spark: SparkSession, archive: Path, before: Manifest) -> Manifest:
     """Check the rules that look at everything there is, as far as what has changed can concern them."""
-    folder = staging.begin(archive, uuid.uuid4().hex[:12])
+    folder = transaction.begin(archive, uuid.uuid4().hex[:12])
     states = _states(before)
-    move = comparison.Move.between(before.across_of, states)
-    with watching.step(spark.sparkContext, "comparing connections"):
-        comparison.compare(spark, archive, folder, move)
+    move = cross_check.Move.between(before.across_of, states)
+    with progress.step(spark.sparkContext, "comparing connections"):
+        cross_check.compare(spark, archive, folder, move)
     kept = [name for name in before.across if name.startswith(f"{SPANS.name}/") and _ring_of(name) in move.stayed]
-    after = dataclasses.replace(before, across=[*kept, *staging.staged(folder)], across_of=states)
-    staging.commit(archive, folder, sorted({*before.across} - {*kept}), after)
+    after = dataclasses.replace(before, across=[*kept, *transaction.staged(folder)], across_of=states)
+    transaction.commit(archive, folder, sorted({*before.across} - {*kept}), after)
     return after
 
 
 def _nothing(spark: SparkSession, folder: Path, count: int) -> str:
-    first = store.read(spark, folder, QUARANTINE).orderBy("capture").first()
+    first = spark_tables.read(spark, folder, QUARANTINE).orderBy("capture").first()
     example = f": {first['capture']}: {first['reason']}" if first is not None else ""
     return f"none of {count} files can be read{example}" if count > 1 else example.removeprefix(": ")
 

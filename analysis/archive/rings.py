@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.addresses import Address, beside, local_name, remote, shown, usual
+from analysis.spark.storage import Address, beside, local_name, remote, shown, usual
 from dissector.capture import Input
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from analysis.addresses import Listed
+    from analysis.spark.storage import Listed
 
 #: Files that are taken up in directories. Whatever is named, or matches a given pattern, is taken up anyway.
 _LOOKS = re.compile(r"\.(pcap|pcapng|cap|dmp|ntar)([.\-_]?\d+)?(\.(gz|zst|zstd|lz4|bz2|xz))?$", re.IGNORECASE)

@@ -11,14 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.inspection import inspect
-from analysis.rule_facts import ordered
-from analysis.text import lines_of
-from analysis.transcript import read
+from analysis.check.inspection import inspect
+from analysis.check.rule_docs import ordered
+from analysis.check.text_report import lines_of
+from analysis.check.transcript import read
 from dissector.capture import Input
 from dissector.generate import library
-from dissector.run import Options
-from dissector.terminal import Terminal
+from dissector.options import Options
+from dissector.terminal.style import Terminal
 
 if TYPE_CHECKING:
     from analysis.rules import Rule

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.annotation import Annotation
-from analysis.checker import MAX_FINDINGS
-from analysis.formats import COLUMNS
-from analysis.pcapng import LONGEST_COMMENT
+from analysis.annotate.comment import Annotation
+from analysis.check.checker import MAX_FINDINGS
+from analysis.check.export import COLUMNS
+from dissector.capture.pcapng_writer import LONGEST_COMMENT
 from dissector.codegen.markdown import code, escape, table
 
 _EXAMPLE = Annotation(
@@ -21,7 +21,7 @@ _EXAMPLE = Annotation(
 _INTRODUCTION = f"""\
 # Findings as rows
 
-<!-- Generated from analysis/formats.py by `make docs`. -->
+<!-- Generated from analysis/check/export.py by `make docs`. -->
 
 `uprscope check CAPTURE...` writes findings: violations of [the rules](rules.md), each with the frames that prove it.
 `--format ndjson|csv|parquet` writes one row per finding, `--format json` a document with `findings` and, for every

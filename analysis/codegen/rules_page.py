@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from analysis.check.rule_docs import GROUPS, groups, ordered, rule_facts
 from analysis.codegen.examples import examples
-from analysis.rule_facts import GROUPS, groups, ordered, rule_facts
 from analysis.rules.model import REASONS
 from dissector.codegen.markdown import Document, code, escape, slug, table
 

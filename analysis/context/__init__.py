@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.desk import Desk
-from analysis.context.facts import Facts
-from analysis.context.flaws import Flaws, flawed
-from analysis.context.flow import Flow
-from analysis.context.instances import Instances
-from analysis.context.sight import COLUMNS, Directions, Directory, Sight
-from analysis.context.streams import Streams
+from analysis.context.batch import COLUMNS, Directions, Directory, Sight
+from analysis.context.connection_facts import Facts
+from analysis.context.defects import Flaws, flawed
+from analysis.context.flow_control.tracker import Flow
+from analysis.context.requests.tracker import Desk
+from analysis.context.streams.index import Streams
+from analysis.context.streams.instances import Instances
 from analysis.context.tables import Table, gathered
 
 if TYPE_CHECKING:

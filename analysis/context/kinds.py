@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dissector.frames.batch import DRAFT, PLAIN
 from dissector.spec import registry
 from dissector.spec.model import Dialect
-from dissector.summary.view import DRAFT, PLAIN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

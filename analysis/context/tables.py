@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.context.refs import REF
+from analysis.context.frame_refs import REF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from analysis.context.refs import Ref
+    from analysis.context.frame_refs import Ref
 
     Longs = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.groups import Groups
+    from analysis.context.lookback import Groups
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]

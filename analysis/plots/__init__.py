@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from analysis.plots.drawing import Sheet
-    from analysis.plots.frames import Frames
+    from analysis.plots.batch import Frames
+    from analysis.plots.figure import Sheet
 
 
 class Plot(Protocol):

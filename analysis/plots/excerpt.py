@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.transcript import Transcript
-from dissector.choice import Numbering
+from analysis.check.transcript import Transcript
+from dissector.filters.selector import Numbering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from analysis.findings import Finding
+    from analysis.check.findings import Finding
 
     Row = dict[str, Any]
     Longs = NDArray[np.int64]

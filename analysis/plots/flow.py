@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.bins import LAST, LEAST, MOST, NONE, SUM, Bins, carried
-from analysis.plots.drawing import Clock, Sheet, amounts, count, duration
+from analysis.plots.figure import Clock, Sheet, amounts, count, duration
 from analysis.plots.theme import plain
+from analysis.plots.time_bins import LAST, LEAST, MOST, NONE, SUM, Bins, carried
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.plots.frames import Frames
+    from analysis.plots.batch import Frames
 
     Longs = NDArray[np.int64]
 

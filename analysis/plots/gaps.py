@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.bins import SUM, Bins
-from analysis.plots.drawing import Clock, Sheet, amounts, count
-from analysis.plots.rows import busiest, height, label_rows
+from analysis.plots.figure import Clock, Sheet, amounts, count
+from analysis.plots.row_labels import busiest, height, label_rows
 from analysis.plots.theme import plain
+from analysis.plots.time_bins import SUM, Bins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from analysis.plots.frames import Frames
+    from analysis.plots.batch import Frames
 
 
 class Gaps:

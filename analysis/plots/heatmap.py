@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.bins import SUM, Bins
-from analysis.plots.drawing import Clock, Sheet, count, duration
+from analysis.plots.figure import Clock, Sheet, count, duration
+from analysis.plots.time_bins import SUM, Bins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.plots.frames import Frames
+    from analysis.plots.batch import Frames
 
     Longs = NDArray[np.int64]
 

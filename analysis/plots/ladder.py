@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.plots.drawing import WIDTH, Sheet, count, duration
+from analysis.plots.figure import WIDTH, Sheet, count, duration
 from analysis.plots.theme import plain
-from dissector.listing import show
+from dissector.display.listing import show
 from dissector.spec import registry
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from analysis.findings import Finding
-    from analysis.transcript import Transcript
+    from analysis.check.findings import Finding
+    from analysis.check.transcript import Transcript
 
     Row = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context import COLUMNS, Context
-from analysis.plots.drawing import Sheet, count, duration
+from analysis.plots.figure import Sheet, count, duration
 from analysis.plots.theme import plain
 from dissector.spec import registry
 from dissector.spec.model import Dialect
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context import Table
-    from analysis.plots.frames import Frames
+    from analysis.plots.batch import Frames
 
     Longs = NDArray[np.int64]
 

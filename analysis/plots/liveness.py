@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context.kinds import NOOP
-from analysis.plots.bins import SUM, Bins
-from analysis.plots.drawing import Clock, Sheet, count, duration
-from analysis.plots.rows import busiest, height, label_rows
+from analysis.plots.figure import Clock, Sheet, count, duration
+from analysis.plots.row_labels import busiest, height, label_rows
 from analysis.plots.theme import plain
+from analysis.plots.time_bins import SUM, Bins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from analysis.plots.frames import Frames
+    from analysis.plots.batch import Frames
 
 _CONTROL = b"set_noop_interval"
 

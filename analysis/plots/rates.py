@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.bins import SUM, Bins
-from analysis.plots.drawing import Clock, Sheet, amounts, count, duration
+from analysis.plots.figure import Clock, Sheet, amounts, count, duration
 from analysis.plots.theme import plain
-from dissector.summary.view import distinct
+from analysis.plots.time_bins import SUM, Bins
+from dissector.frames.batch import distinct
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.plots.frames import Frames
+    from analysis.plots.batch import Frames
 
 SHOWN = 7  #: opcodes with a colour of their own
 _BARS = 100  #: about as many are told apart

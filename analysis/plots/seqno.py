@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context.kinds import SNAPSHOT_MARKER, STREAM_END
-from analysis.plots.bins import FIRST, LAST, LEAST, MAX_LANES, MOST, NONE, Bins, carried
-from analysis.plots.drawing import Clock, Sheet, count
+from analysis.plots.figure import Clock, Sheet, count
 from analysis.plots.theme import plain
+from analysis.plots.time_bins import FIRST, LAST, LEAST, MAX_LANES, MOST, NONE, Bins, carried
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.findings import Finding
-    from analysis.plots.frames import Frames
+    from analysis.check.findings import Finding
+    from analysis.plots.batch import Frames
 
     Longs = NDArray[np.int64]
 

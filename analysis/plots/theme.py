@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from dissector.errors import UsageError
-from dissector.terminal import safe_text
+from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,16 +6,16 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from analysis import text as plain_text
-from analysis.report.markup import Heading, Html, element, joined, lines, table
+from analysis.check import text_report as plain_text
+from analysis.report.html import Heading, Html, element, joined, lines, table
 from analysis.rules import RULE_BY_ID
-from dissector.terminal import Terminal, safe_text
+from dissector.terminal.style import Terminal, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analysis.findings import Finding, FrameRef
-    from analysis.report.survey import Survey
+    from analysis.check.findings import Finding, FrameRef
+    from analysis.report.collect import Survey
 
 _TERMINAL = Terminal(width=100)
 _ROLES = 16  #: columns that the names of evidence may take

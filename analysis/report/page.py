@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.report import findings, pictures, sections
-from analysis.report.markup import Html, document, element, joined
-from dissector.terminal import safe_text
+from analysis.report.html import Html, document, element, joined
+from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analysis.report.survey import Survey
+    from analysis.report.collect import Survey
 
 #: Pictures, in their order, and what is written above them.
 TITLES = (

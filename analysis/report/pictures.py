@@ -6,18 +6,18 @@ import io
 from typing import TYPE_CHECKING
 
 from analysis.plots import theme
-from analysis.plots.drawing import Sheet
 from analysis.plots.excerpt import each
+from analysis.plots.figure import Sheet
 from analysis.plots.ladder import Ladder
-from analysis.report.markup import Html, data_url, element
+from analysis.report.html import Html, data_url, element
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from matplotlib.figure import Figure
 
-    from analysis.findings import Finding
-    from analysis.report.survey import Survey
+    from analysis.check.findings import Finding
+    from analysis.report.collect import Survey
 
 LADDERS = 4  #: findings that get a message sequence, each of another rule
 _BEFORE, _BEHIND = 8, 5

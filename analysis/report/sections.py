@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from analysis.report.markup import Heading, Html, element, joined, table, text
+from analysis.check.totals import Totals
+from analysis.report.html import Heading, Html, element, joined, table, text
 from analysis.rules.model import REASONS
-from analysis.totals import Totals
-from dissector.summary.text import CONNECTION_TABLE, STREAM_TABLE
-from dissector.terminal import safe_text
+from dissector.display.table import CONNECTION_TABLE, STREAM_TABLE
+from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from analysis.findings import Tally
-    from analysis.report.survey import Survey
-    from dissector.summary.text import TextColumn
+    from analysis.check.findings import Tally
+    from analysis.report.collect import Survey
+    from dissector.display.table import TextColumn
 
     Row = dict[str, Any]
 

@@ -1,12 +1,12 @@
 """Rules that look from one connection at another, in one capture or many. ``uprscope archive`` checks them with Spark.
 
-Declarations only; :mod:`analysis.archive.identity` computes. Tables and columns are those of the Spark jobs.
+Declarations only; :mod:`analysis.archive.xcn_01` computes. Tables and columns are those of the Spark jobs.
 """
 
 from __future__ import annotations
 
+from analysis.rules.expressions import col
 from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.terms import col
 
 #: By fact ``what``, how an observation differs from another one of the same seqno; the first that applies.
 DIFFERENCES = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.context.flow_acks import LATE_NS
-from analysis.context.flow_rows import DRIFTS, LIMIT, LOST, ONE_SIDED, UNOPENED
-from analysis.context.flow_sent import QUIET_NS, SHARE
+from analysis.context.flow_control.consumer import LATE_NS
+from analysis.context.flow_control.producer import QUIET_NS, SHARE
+from analysis.context.flow_control.rows import DRIFTS, LIMIT, LOST, ONE_SIDED, UNOPENED
+from analysis.rules.expressions import col
 from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.terms import col
 
 STALL_NS = 60 * 10**9  #: a window that is full for longer than this is a stall (FLC-03)
 _NOOP_BYTES = 24

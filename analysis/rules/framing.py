@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.facts import release
-from analysis.context.talks import AGREEMENTS, bit
-from analysis.rules.flawed import OPCODES, by_defects, flag, strays
+from analysis.context.connection_facts import release
+from analysis.context.requests.state import AGREEMENTS, bit
+from analysis.rules.defect_checks import OPCODES, by_defects, flag, strays
+from analysis.rules.expressions import col
 from analysis.rules.model import UNOPENED, Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.terms import col
 from dissector.spec import enums
 from dissector.spec.registry import HEADER_SIZE
 

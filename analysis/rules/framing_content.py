@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.facts import release
-from analysis.context.talks import bit
-from analysis.rules.flawed import OPCODES, by_defects
+from analysis.context.connection_facts import release
+from analysis.context.requests.state import bit
+from analysis.rules.defect_checks import OPCODES, by_defects
+from analysis.rules.expressions import col, constant, either
 from analysis.rules.model import UNOPENED, Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.terms import col, constant, either
 from dissector.spec import enums, registry
 
 _W = Severity.WARNING

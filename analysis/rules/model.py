@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from analysis.rules.terms import Term, col
+from analysis.rules.expressions import Term, col
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ REASONS = {
 class Check:
     """One clause of a rule."""
 
-    over: str  #: a table of the context, or a part of one: see :mod:`analysis.rules.parts`
+    over: str  #: a table of the context, or a part of one: see :mod:`analysis.rules.row_sets`
     holds: Term
     because: str  #: why it is violated, with facts in braces: "seqno {by_seqno} after {previous_seqno}"
     when: Term | None = None  #: rows that it is about; None: all

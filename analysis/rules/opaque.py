@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.talks import END, GAP, LIMIT, ONE_SIDED, START
-from analysis.rules.flawed import OPCODES
+from analysis.context.requests.state import END, GAP, LIMIT, ONE_SIDED, START
+from analysis.rules.defect_checks import OPCODES
+from analysis.rules.expressions import NEVER, col
 from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.terms import NEVER, col
 from dissector.spec import enums
 
 _WORDS = {"opcode": OPCODES}

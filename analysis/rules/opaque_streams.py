@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.talks import bit
+from analysis.context.requests.state import bit
+from analysis.rules.expressions import ALWAYS, NEVER, col
 from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Check, Excuse, Rule, Severity, Unknown
 from analysis.rules.opaque import UNDECIDED
-from analysis.rules.terms import ALWAYS, NEVER, col
 
 _END_ON_CLOSE = bit("send_stream_end_on_client_close_stream")
 _CLOSED = 1  #: end reason

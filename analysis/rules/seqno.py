@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from analysis.context import kinds
 from analysis.rules import seqno_sync, seqno_versions
-from analysis.rules.eras import ASKED_UNKNOWN, PARTIAL, agreed, at_least, stream_flags
+from analysis.rules.conditions import ASKED_UNKNOWN, PARTIAL, agreed, at_least, stream_flags
+from analysis.rules.expressions import col
 from analysis.rules.model import (
     LOST_SINCE_BEGIN,
     LOST_SINCE_MARKER,
@@ -15,8 +16,7 @@ from analysis.rules.model import (
     Severity,
     Unknown,
 )
-from analysis.rules.terms import col
-from dissector.frames import NO_END
+from dissector.frames.schema import NO_END
 
 _SEQNO_LIMIT = 1 << 48
 _MEMORY, _DISK = 0x01, 0x02  #: flags of markers

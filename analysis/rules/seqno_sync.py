@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from analysis.context import kinds
+from analysis.rules.expressions import Term, col, either
 from analysis.rules.model import LOST_SINCE_BEGIN, Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.terms import Term, col, either
 
 _DISK = 0x02  #: flag of markers
 _COMPLETIONS = (kinds.COMMIT, kinds.ABORT)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.documents import CLOCK
-from analysis.rules.eras import at_least
+from analysis.context.streams.documents import CLOCK
+from analysis.rules.conditions import at_least
+from analysis.rules.expressions import col
 from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.terms import col
 
 _DAY_S = 24 * 3600
 _ALL_ONES = -1  #: 2^64 - 1 as a signed number

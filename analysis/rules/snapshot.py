@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.rules import snapshot_marks
-from analysis.rules.eras import ACTIVE, ASKED_UNKNOWN, PARTIAL, at_least, stream_flags
+from analysis.rules import snapshot_markers
+from analysis.rules.conditions import ACTIVE, ASKED_UNKNOWN, PARTIAL, at_least, stream_flags
+from analysis.rules.expressions import Term, col, either
 from analysis.rules.model import LOST_SINCE_BEGIN, LOST_SINCE_MARKER, Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.terms import Term, col, either
 
 _HISTORY, _MAY_DUPLICATE = 0x10, 0x20  #: flags of markers
 _MEMORY = 0x01
@@ -303,5 +303,5 @@ RULES: tuple[Rule, ...] = (
         bugs=("MB-59759",),
         limits="That the end is not below the first seqno is left to SNP-02.",
     ),
-    *snapshot_marks.RULES,
+    *snapshot_markers.RULES,
 )

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.block import Longs
+    from dissector.capture.packet_block import Longs
 
 NANOSECONDS = 1_000_000_000
 DEFAULT_RESOLUTION = 6

@@ -11,13 +11,13 @@ import select
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dissector.capture import magic
-from dissector.capture.block import DamageReason
-from dissector.capture.decoders import FEED_BYTES, library
+from dissector.capture.decompressors import FEED_BYTES, library
 from dissector.capture.magic import Compression
+from dissector.capture.packet_block import DamageReason
 
 if TYPE_CHECKING:
     from dissector.capture.damage import DamageLog
-    from dissector.capture.decoders import Decoder
+    from dissector.capture.decompressors import Decoder
 
 _READ_BYTES = 1 << 18
 _PIECE_BYTES = 1 << 18

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dissector.capture.block import Damage, DamageReason
+from dissector.capture.packet_block import Damage, DamageReason
 
 ENTRIES_PER_REASON = 100
 # One cause (a lost interface description) strikes every packet after it: one entry tells it all.

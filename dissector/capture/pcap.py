@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissector.capture import resync
-from dissector.capture.block import MAX_PACKET_BYTES, Columns, DamageReason
 from dissector.capture.clock import NANOSECONDS
 from dissector.capture.magic import PCAP_MAGICS, PCAP_NANOSECONDS, PCAP_PATCHED
+from dissector.capture.packet_block import MAX_PACKET_BYTES, Columns, DamageReason
 from dissector.capture.resync import Lost
 from dissector.capture.window import at_every_byte, gather
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.block import Longs
     from dissector.capture.damage import DamageLog
+    from dissector.capture.packet_block import Longs
     from dissector.capture.window import Window
 
 FILE_HEADER_BYTES = 24

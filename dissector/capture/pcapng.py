@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dissector.capture import resync
-from dissector.capture.block import MAX_PACKET_BYTES, Columns, DamageReason
 from dissector.capture.interfaces import MAX_INTERFACES, InterfaceTable
 from dissector.capture.magic import BYTE_ORDER_BIG, BYTE_ORDER_LITTLE, SECTION_HEADER
+from dissector.capture.packet_block import MAX_PACKET_BYTES, Columns, DamageReason
 from dissector.capture.resync import Lost
 from dissector.capture.window import at_every_byte, gather
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.block import Longs
     from dissector.capture.damage import DamageLog
+    from dissector.capture.packet_block import Longs
     from dissector.capture.window import Window
 
 SECTION = 0x0A0D0D0A  # reads the same in both byte orders

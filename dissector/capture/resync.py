@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from dissector.capture.block import DamageReason
+from dissector.capture.packet_block import DamageReason
 
 if TYPE_CHECKING:
-    from dissector.capture.block import Longs
     from dissector.capture.damage import DamageLog
+    from dissector.capture.packet_block import Longs
     from dissector.capture.window import Window
 
 CHAIN_LINKS = 3

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dissector.capture.block import SLACK_BYTES
+from dissector.capture.packet_block import SLACK_BYTES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.block import Bytes, Longs
+    from dissector.capture.packet_block import Bytes, Longs
 
 MIN_CHUNK_BYTES = 64
 FIRST_CHUNK_BYTES = 128 << 10

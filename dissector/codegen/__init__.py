@@ -18,7 +18,7 @@ FILES: dict[str, str] = {
     "docs/frames.md": "dissector.codegen.frames_page",
     "docs/connections.md": "dissector.codegen.connections_page",
     "captures/README.md": "dissector.codegen.captures_page",
-    "dissector/scapy_layers.py": "dissector.codegen.scapy_layers",
+    "dissector/generate/scapy_layers.py": "dissector.codegen.scapy_layers",
 }
 
 ROOT = Path(__file__).resolve().parents[2]

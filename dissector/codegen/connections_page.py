@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissector.codegen.markdown import code, escape, table
-from dissector.summary.hashing import MAX_GAPS
+from dissector.summary.byte_hash import MAX_GAPS
 from dissector.summary.rows import MAX_CONNECTIONS
 from dissector.summary.schema import CONNECTION_COLUMNS, HASH_COLUMNS, STREAM_COLUMNS
 from dissector.summary.streams import MAX_STREAMS
@@ -13,7 +13,7 @@ from dissector.summary.streams import MAX_STREAMS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dissector.frames import Column
+    from dissector.frames.schema import Column
 
 _INTRODUCTION = f"""\
 # Connections and streams as rows

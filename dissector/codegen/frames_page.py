@@ -5,14 +5,14 @@ from __future__ import annotations
 import textwrap
 
 from dissector.codegen.markdown import code, escape, table
-from dissector.frames import ALWAYS, CONTENT_COLUMNS, FIELD_COLUMNS, HEADER_COLUMNS, IDENTITY_COLUMNS, Column
+from dissector.frames.schema import ALWAYS, CONTENT_COLUMNS, FIELD_COLUMNS, HEADER_COLUMNS, IDENTITY_COLUMNS, Column
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 
 _INTRODUCTION = """\
 # Frames as rows
 
-<!-- Generated from dissector/frames.py by `make docs`. -->
+<!-- Generated from dissector/frames/schema.py by `make docs`. -->
 
 One row per message. `uprscope dissect --format ndjson|csv|parquet|arrow` writes these rows.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dissector.frames import CONTENT_COLUMNS, HEADER_COLUMNS
-from dissector.spec import bodies, enums, events, fields, headers, registry
+from dissector.frames.schema import CONTENT_COLUMNS, HEADER_COLUMNS
+from dissector.spec import enums, events, fields, headers, registry, value_kinds
 from dissector.spec.model import Enumeration, Flags, Kind, Role
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class FieldList:
             for _, declared in event.versions:
                 for field in declared or ():
                     yield from self._with_bits(field, field.name)
-        for spec in bodies.BODIES.values():
+        for spec in value_kinds.BODIES.values():
             prefix = PREFIXES.get(spec.body.value, "")
             for field in spec.record:
                 yield from self._with_bits(field, f"{prefix}.{field.name}" if prefix else field.name)

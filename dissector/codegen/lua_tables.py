@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissector.codegen import lua_source
 from dissector.codegen.lua_fields import FieldList
-from dissector.spec import bodies, enums, evidence, fields, headers, registry
+from dissector.spec import enums, fields, fingerprints, headers, registry, value_kinds
 from dissector.spec.model import (
     Body,
     CasRule,
@@ -166,7 +166,7 @@ def render() -> str:
     }
     records = {
         spec.body.value: {"size": size_of(spec.record), "fields": [made.part(field) for field in spec.record]}
-        for spec in bodies.BODIES.values()
+        for spec in value_kinds.BODIES.values()
         if spec.record
     }
     metadata = [made.part(field) for field in fields.METADATA_ENTRY]
@@ -209,19 +209,19 @@ def _limits() -> dict[str, int]:
         "body": registry.MAX_BODY,
         "vbuckets": registry.DEFAULT_VBUCKETS,
         "key": registry.MAX_KEY,
-        "answer_extras": evidence.MAX_ANSWER_EXTRAS,
-        "confirm": evidence.CONFIRM_HEADERS,
+        "answer_extras": fingerprints.MAX_ANSWER_EXTRAS,
+        "confirm": fingerprints.CONFIRM_HEADERS,
         "rollback": enums.ROLLBACK,
         "collections": enums.COLLECTIONS_FEATURE,
         "stream_id_tag": headers.STREAM_ID_TAG,
         "stream_id_size": headers.STREAM_ID_SIZE,
-        "set_extras": evidence.SET_EXTRAS,
-        "draft_response": evidence.DRAFT_RESPONSE,
-        "draft_stream_message": evidence.DRAFT_STREAM_MESSAGE,
+        "set_extras": fingerprints.SET_EXTRAS,
+        "draft_response": fingerprints.DRAFT_RESPONSE,
+        "draft_stream_message": fingerprints.DRAFT_STREAM_MESSAGE,
         "metadata_version": fields.METADATA_VERSION,
         "cache_key": fields.CACHE_KEY_MIN,
-        "flexible_since": release(evidence.FLEXIBLE_SINCE),
-        "delete_times_since": release(evidence.DELETE_TIMES_SINCE),
+        "flexible_since": release(fingerprints.FLEXIBLE_SINCE),
+        "delete_times_since": release(fingerprints.DELETE_TIMES_SINCE),
         "delete_times": enums.OPEN_FLAGS.bit("include_delete_times"),
         "produces": enums.OPEN_FLAGS.bit("producer") | enums.OPEN_FLAGS.bit("notifier"),
         "open_extras": registry.OPEN_EXTRAS,
@@ -264,8 +264,8 @@ def _forms() -> list[Any]:
             "version": form.version,
             "since": release(form.since) or None,
         }
-        for form in evidence.FORMS
-    ] + [{"opcode": opcode, "decisive": True} for opcode in sorted(evidence.DECISIVE_OPCODES)]
+        for form in fingerprints.FORMS
+    ] + [{"opcode": opcode, "decisive": True} for opcode in sorted(fingerprints.DECISIVE_OPCODES)]
 
 
 def _controls() -> dict[str, Any]:

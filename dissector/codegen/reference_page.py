@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from dissector.codegen import reference_tables
 from dissector.codegen.markdown import Document, code, escape, slug, table
-from dissector.explain import differences
+from dissector.explain import dialect_diff
+from dissector.explain.as_data import subtypes_of
+from dissector.explain.byte_diagram import draw, offsets
 from dissector.explain.catalogue import opcode_label
-from dissector.explain.diagram import draw, offsets
-from dissector.explain.facts import subtypes_of
 from dissector.explain.message_text import datatypes_cell, extras_cell, key_cell, span, value_cell
 from dissector.spec import registry
-from dissector.spec.bodies import BODIES
 from dissector.spec.dialects import DIALECTS
 from dissector.spec.headers import HEADERS, header_form
 from dissector.spec.model import Body, Dialect, size_of
 from dissector.spec.topics import TOPICS
+from dissector.spec.value_kinds import BODIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ def _write_frames(page: Document) -> None:
     )
     for form in HEADERS:
         page.heading(3, f"{form.name[0].upper()}{form.name[1:]}")
-        page.add(f"Magic {differences.listed([code(f'0x{magic:02x}') for magic in form.magics])}. {escape(form.doc)}")
+        page.add(f"Magic {dialect_diff.listed([code(f'0x{magic:02x}') for magic in form.magics])}. {escape(form.doc)}")
         page.add("\n".join(("```text", *draw(form.fields, _DIAGRAM_WIDTH), "```")))
         _write_places(page, form.places)
     page.heading(3, "Magics")
@@ -280,7 +280,7 @@ def _write_layout(page: Document, label: str, layout: Layout, *, several: bool) 
     if not parts:
         return
     name = f", layout {code(layout.name)}" if several else ""
-    size = " and ".join(f"{differences.sizes([size_of(fields)])} of {part}" for part, fields in parts)
+    size = " and ".join(f"{dialect_diff.sizes([size_of(fields)])} of {part}" for part, fields in parts)
     about = [
         f"version byte {layout.version}" if layout.version is not None else "",
         span(layout.since, layout.until),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissector.codegen.markdown import code, escape, slug, table
+from dissector.explain.byte_diagram import draw, offsets
 from dissector.explain.catalogue import Category, number_label, table_category, tables
-from dissector.explain.diagram import draw, offsets
-from dissector.explain.differences import sizes
+from dissector.explain.dialect_diff import sizes
 from dissector.explain.message_text import span
-from dissector.spec import enums, events, evidence, registry
-from dissector.spec.bodies import BODIES
+from dissector.spec import enums, events, fingerprints, registry
 from dissector.spec.headers import FRAME_INFO_PACKING
 from dissector.spec.model import Body, Dialect, Enumeration, size_of
 from dissector.spec.sources import SOURCES
+from dissector.spec.value_kinds import BODIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +146,7 @@ def _write_events(page: Document) -> None:
 
 def _write_detection(page: Document) -> None:
     page.heading(2, "Telling dialect and release")
-    decisive = ", ".join(code(f"0x{opcode:02x}") for opcode in sorted(evidence.DECISIVE_OPCODES))
+    decisive = ", ".join(code(f"0x{opcode:02x}") for opcode in sorted(fingerprints.DECISIVE_OPCODES))
     page.add(
         "Nothing is inferred from ports, and roles never from who connected. A well-formed request with one of the "
         f"opcodes {decisive} makes a connection UPR; of any other opcode of the protocol two are needed. The first of "
@@ -155,7 +155,7 @@ def _write_detection(page: Document) -> None:
         "a key."
     )
     rows = []
-    for form in evidence.FORMS:
+    for form in fingerprints.FORMS:
         known = registry.message(Dialect.DCP, form.opcode)
         version = f", version byte {form.version}" if form.version is not None else ""
         rows.append(
@@ -169,12 +169,12 @@ def _write_detection(page: Document) -> None:
         )
     page.add(table(("opcode", "request", "extras", "dialect", "releases"), rows))
     page.add("Hints about the program at the other end:")
-    hints = [f"- the opaque of an open starts with {code(evidence.GOMEMCACHED_OPEN.hex())}: couchbase/gomemcached"]
+    hints = [f"- the opaque of an open starts with {code(fingerprints.GOMEMCACHED_OPEN.hex())}: couchbase/gomemcached"]
     hints += [
         f"- the opaque of a no-op, read little-endian, lies above {low:,} and up to {high:,}: {escape(says)}"
-        for low, high, says in evidence.NOOP_COUNTERS
+        for low, high, says in fingerprints.NOOP_COUNTERS
     ]
-    order = ", ".join(code(key.decode()) for key in evidence.KV_ENGINE_CONTROLS)
+    order = ", ".join(code(key.decode()) for key in fingerprints.KV_ENGINE_CONTROLS)
     hints.append(f"- controls in the order {order}: a kv_engine consumer")
     page.add("\n".join(hints))
 
@@ -183,17 +183,17 @@ def _write_resynchronisation(page: Document) -> None:
     page.heading(2, "Finding frames again")
     page.add(
         "After bytes were lost, or when a capture starts in the middle of a connection, a header is believed only "
-        f"when all of this holds, and for the headers behind it too, {evidence.CONFIRM_HEADERS} in a row: values may "
-        "hold frames themselves."
+        f"when all of this holds, and for the headers behind it too, {fingerprints.CONFIRM_HEADERS} in a row: "
+        "values may hold frames themselves."
     )
     page.add(
         "- the magic is one of those above, and the dialect has the opcode\n"
         "- framing extras, extras and key together are no longer than the body\n"
-        f"- the body has at most {evidence.MAX_BODY // 2**20} MiB\n"
+        f"- the body has at most {fingerprints.MAX_BODY // 2**20} MiB\n"
         "- a request's extras length is that of a layout of the message, a response's at most "
-        f"{evidence.MAX_ANSWER_EXTRAS}\n"
+        f"{fingerprints.MAX_ANSWER_EXTRAS}\n"
         f"- the datatype has no bits but {code(f'0x{sum(bit.value for bit in enums.DATATYPES.members):02x}')}\n"
-        f"- a request's vbucket is below {evidence.DEFAULT_VBUCKETS}, a response's status has a name"
+        f"- a request's vbucket is below {fingerprints.DEFAULT_VBUCKETS}, a response's status has a name"
     )
 
 

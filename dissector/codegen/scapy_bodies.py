@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.codegen.python_source import call, camel, docstring, hexadecimal, lines, snake, tuple_of
-from dissector.spec import bodies, dialects, enums, registry
+from dissector.spec import dialects, enums, registry, value_kinds
 from dissector.spec.model import (
     Body,
     Dialect,
@@ -82,7 +82,7 @@ def _record_name(body: Body) -> str:
     return f"UPR{camel(body.value)}Entry"
 
 
-def record_layer(spec: bodies.BodySpec) -> Layer:
+def record_layer(spec: value_kinds.BodySpec) -> Layer:
     """Write the class of a kind of record; the sizes of its tail are computed unless given."""
     name = _record_name(spec.body)
     rows = []
@@ -158,7 +158,7 @@ def _body_fields(shape: Shape, layout: Layout) -> Iterable[tuple[str, str]]:
     yield 'StrLenField("key", b"", length_from=_key_length)', _presence(shape.key_role.value, shape.key)
     for field in layout.value:
         yield number_field(field), field.doc
-    spec = bodies.BODIES[shape.body]
+    spec = value_kinds.BODIES[shape.body]
     if spec.record:
         listed = f'"{snake(shape.body.value)}", {_record_name(shape.body)}'
         tail = f", {tuple_of(spec.tail)}" if spec.tail else ""

@@ -1,4 +1,4 @@
-"""The scapy layers, ``dissector/scapy_layers.py``: a class for every header, body, record and frame info of the spec.
+"""The scapy layers, ``generate/scapy_layers.py``: a class for every header, body, record and frame info of the spec.
 
 What does not depend on the protocol's numbers is in ``scapy_layers.template``, where ``@@name@@`` stands for what is
 made here. This module knows the names of scapy's fields, but does not need scapy; no message has code of its own.
@@ -23,7 +23,7 @@ from dissector.codegen.scapy_bodies import (
     number_field,
     record_layer,
 )
-from dissector.spec import bodies, dialects, enums, headers, registry
+from dissector.spec import dialects, enums, headers, registry, value_kinds
 from dissector.spec.model import (
     Dialect,
     Direction,
@@ -49,7 +49,7 @@ def render() -> str:
     """Return the file."""
     infos = [_frame_info(info) for info in enums.FRAME_INFOS]
     made = [body_layer(*form) for form in forms()]
-    records = [record_layer(spec) for spec in bodies.BODIES.values() if spec.record]
+    records = [record_layer(spec) for spec in value_kinds.BODIES.values() if spec.record]
     named = [*(entry.name for entry in (*infos, *made, *records)), *PREFIX.values(), "UPRBody", "UPRMore"]
     if len(set(named)) != len(named):
         raise SpecError(f"two scapy layers of one name: {sorted(name for name in named if named.count(name) > 1)}")
@@ -107,7 +107,7 @@ def _all_names() -> list[Enumeration | Flags]:
     fields: list[Field] = [field for form in headers.HEADERS for field in form.fields]
     fields += [field for *_, layout in forms() for field in (*layout.extras, *layout.value)]
     fields += [field for info in enums.FRAME_INFOS for field in info.fields]
-    fields += [field for spec in bodies.BODIES.values() for field in spec.record]
+    fields += [field for spec in value_kinds.BODIES.values() for field in spec.record]
     found = {constant(field.names): field.names for field in fields if field.names is not None}
     return [found[name] for name in sorted(found)]
 

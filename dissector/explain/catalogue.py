@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.spec import enums, registry
-from dissector.spec.bodies import BODIES
 from dissector.spec.dialects import DIALECT_ORDER, DIALECTS, DialectSpec
 from dissector.spec.enums import StatusRange
 from dissector.spec.headers import HEADERS, HeaderForm
@@ -28,6 +27,7 @@ from dissector.spec.model import (
 )
 from dissector.spec.sources import SOURCES
 from dissector.spec.topics import TOPICS, Topic
+from dissector.spec.value_kinds import BODIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

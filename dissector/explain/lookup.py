@@ -13,7 +13,7 @@ from dissector.errors import UsageError
 from dissector.explain.catalogue import WORDS, Category, Member, Thing, opcode_label, table_age, things
 from dissector.spec.dialects import DIALECT_ORDER
 from dissector.spec.model import Dialect, Message
-from dissector.terminal import safe_text
+from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissector.explain import differences
+from dissector.explain import dialect_diff
+from dissector.explain.as_data import subtypes_of
+from dissector.explain.byte_diagram import draw, offsets
 from dissector.explain.catalogue import number_label, opcode_label, table_category
-from dissector.explain.diagram import draw, offsets
-from dissector.explain.differences import listed, sizes
-from dissector.explain.facts import subtypes_of
-from dissector.explain.page import TIE
+from dissector.explain.dialect_diff import listed, sizes
 from dissector.spec import registry
-from dissector.spec.bodies import BODIES
 from dissector.spec.dialects import DIALECT_ORDER
 from dissector.spec.model import Body, CasRule, Dialect, Enumeration, Flags, KeyRole, Presence, size_of
 from dissector.spec.sources import SOURCES
+from dissector.spec.value_kinds import BODIES
+from dissector.terminal.text_page import TIE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dissector.explain.page import Page
     from dissector.spec.model import Field, JsonKey, Layout, Message, Release, Shape
+    from dissector.terminal.text_page import Page
 
 _PRESENCE = {Presence.MUST: "must", Presence.MUST_NOT: "none", Presence.MAY: "may"}
 
@@ -286,7 +286,7 @@ def _write_differences(page: Page, message: Message, others: Sequence[Message]) 
         return
     page.section("Dialect differences", f"against {message.dialect} as above")
     for other in others:
-        found = differences.differences(message, other)
+        found = dialect_diff.differences(message, other)
         head = f"{other.dialect}: {opcode_label(other)} {other.constant}"
         page.drawing([f"  {page.terminal.name(head)}"])
         page.bullets(found or ["the same"], "    ")

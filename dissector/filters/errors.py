@@ -7,7 +7,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from dissector.errors import UprscopeError
-from dissector.terminal import safe_text
+from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The fields that filters can ask about, and the names that the protocol gives their values.
 
-Fields are the columns of :mod:`dissector.frames` and three more names; constants come from :mod:`dissector.spec`, so a
-new column or a new status there is one here.
+Fields are the columns of :mod:`dissector.frames.schema` and three more names; constants come from the spec, so a new
+column or a new status there is one here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dissector.spec.model import Kind as Size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from dissector.frames import Column
+    from dissector.frames.schema import Column
     from dissector.spec.model import Field as SpecField
     from dissector.spec.model import Message
 
-NO_END = (1 << 63) - 1  #: as in :mod:`dissector.frames`, which takes pyarrow along
+NO_END = (1 << 63) - 1  #: as in :mod:`dissector.frames.schema`, which takes pyarrow along
 #: Where the same name has several numbers, the shipped protocol's is meant (E-09, E-10).
 _NUMBERED = (Dialect.DCP, Dialect.UPR, Dialect.MEMCACHED)
 _NAMED = (Dialect.DCP, Dialect.UPR, Dialect.PROTO, Dialect.DRAFT, Dialect.MEMCACHED)
@@ -73,7 +73,7 @@ class FieldInfo:
 @functools.cache
 def fields() -> Mapping[str, FieldInfo]:
     """Return the fields by name."""
-    from dissector.frames import COLUMNS  # noqa: PLC0415 - brings pyarrow along: not before a filter is there
+    from dissector.frames.schema import COLUMNS  # noqa: PLC0415 - brings pyarrow along: not before a filter is there
 
     known = {column.name: _info(column) for column in COLUMNS}
     known["addr"] = FieldInfo("addr", FieldKind.ADDRESS, ("src", "dst"))

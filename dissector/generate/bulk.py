@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dissector.encode import encode
+from dissector.codec.encoder import encode
 from dissector.errors import UsageError
 from dissector.generate.conversation import CLIENT, SERVER, Conversation
 from dissector.generate.segments import ACK, FIN, PSH, Segment, deliver

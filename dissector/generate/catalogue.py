@@ -15,7 +15,7 @@ from dissector.generate.scenarios import SCENARIOS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dissector.terminal import Terminal
+    from dissector.terminal.style import Terminal
 
 _WIDEST_NAME = 30
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dissector.encode import encode, pack_frame_info
-from dissector.message import Header
+from dissector.codec.encoder import encode, pack_frame_info
+from dissector.codec.message import Header
 from dissector.spec import registry
 from dissector.spec.model import size_of
 

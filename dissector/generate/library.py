@@ -112,7 +112,7 @@ def planned() -> Iterator[Entry]:
 
 def make(entry: Entry, folder: Path) -> Entry:
     """Make a synthetic capture below a folder; return its entry, complete."""
-    from dissector import cli  # noqa: PLC0415
+    from uprscope import cli  # noqa: PLC0415
 
     target = folder / entry.file
     target.parent.mkdir(parents=True, exist_ok=True)

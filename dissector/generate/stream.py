@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dissector.encode import pack_records
+from dissector.codec.encoder import pack_records
+from dissector.codec.leb128 import pack as leb128
 from dissector.generate.frame import STREAM_ID, Frame
-from dissector.leb128 import pack as leb128
 from dissector.spec import enums
 from dissector.spec.fields import FAILOVER_ENTRY
 from dissector.spec.model import Dialect

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dissector.generate.conversation import Conversation
-    from dissector.generate.network import Written
     from dissector.generate.recipe import Made
     from dissector.generate.segments import Sent
+    from dissector.generate.to_capture import Written
 
 Facts = dict[str, Any]
 SIDES = ("client", "server")

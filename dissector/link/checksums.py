@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dissector.link.numbers import PROTOCOL_TCP
+from dissector.link.assigned_numbers import PROTOCOL_TCP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dissector.link import numbers
+from dissector.link import assigned_numbers
 from dissector.link.checksums import bad_ip_headers, tcp_segment_is_bad
-from dissector.link.counts import LinkCounts, Note, Reason
-from dissector.link.flows import flow_keys
-from dissector.link.networks import find_network
-from dissector.link.rows import distinct, gather
-from dissector.link.segments import SegmentBlock, SegmentColumns, block_of, columns_of
+from dissector.link.drop_counts import LinkCounts, Note, Reason
+from dissector.link.flow_key import flow_keys
+from dissector.link.gather import distinct, gather
+from dissector.link.link_layers_columnar import find_network
+from dissector.link.segment_block import SegmentBlock, SegmentColumns, block_of, columns_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dissector.capture.block import PacketBlock
+    from dissector.capture.packet_block import PacketBlock
     from dissector.link.fragments import FragmentLimits
     from dissector.link.reference import ReferenceDecoder
-    from dissector.link.segments import Segment
+    from dissector.link.segment_block import Segment
 
 _TCP_LAYOUT = np.dtype(
     {
@@ -62,18 +62,18 @@ _UNKNOWN, _TCP, _UDP, _OTHER, _ENCRYPTED = range(5)
 def _fates(version: int) -> NDArray[np.uint8]:
     """Return what each IP protocol number means here; ``_UNKNOWN`` is the reference decoder's business."""
     fates = np.full(256, _OTHER, np.uint8)
-    fates[[*numbers.TUNNEL_PROTOCOLS, numbers.PROTOCOL_AH]] = _UNKNOWN
+    fates[[*assigned_numbers.TUNNEL_PROTOCOLS, assigned_numbers.PROTOCOL_AH]] = _UNKNOWN
     if version == 6:
-        fates[[*numbers.OPTION_HEADERS, numbers.PROTOCOL_FRAGMENT]] = _UNKNOWN
-    fates[numbers.PROTOCOL_TCP] = _TCP
-    fates[numbers.PROTOCOL_UDP] = _UDP
-    fates[numbers.PROTOCOL_ESP] = _ENCRYPTED
+        fates[[*assigned_numbers.OPTION_HEADERS, assigned_numbers.PROTOCOL_FRAGMENT]] = _UNKNOWN
+    fates[assigned_numbers.PROTOCOL_TCP] = _TCP
+    fates[assigned_numbers.PROTOCOL_UDP] = _UDP
+    fates[assigned_numbers.PROTOCOL_ESP] = _ENCRYPTED
     return fates
 
 
 _IPV4_FATES = _fates(4)
 _IPV6_FATES = _fates(6)
-_TUNNEL_PORTS = np.array(sorted(numbers.TUNNEL_PORTS), np.uint16)
+_TUNNEL_PORTS = np.array(sorted(assigned_numbers.TUNNEL_PORTS), np.uint16)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,12 +13,12 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dissector.link.counts import Note, Reason
+from dissector.link.drop_counts import Note, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from dissector.link.counts import LinkCounts
+    from dissector.link.drop_counts import LinkCounts
 
 # What Python spends on a piece besides its bytes: without it, a flood of tiny fragments would outgrow the limit.
 PIECE_OVERHEAD_BYTES = 160

@@ -16,26 +16,31 @@ from dpkt.ip6 import IP6, IP6FragmentHeader, IP6OptsHeader
 from dpkt.tcp import TCP
 from dpkt.udp import UDP
 
-from dissector.link import numbers
+from dissector.link import assigned_numbers
 from dissector.link.checksums import ip_header_is_bad, tcp_segment_is_bad
-from dissector.link.counts import LinkCounts, Note, Reason
-from dissector.link.flows import flow_key
+from dissector.link.drop_counts import LinkCounts, Note, Reason
+from dissector.link.flow_key import flow_key
 from dissector.link.fragments import Datagram, Fragment, FragmentBuffer
-from dissector.link.links import Network, from_ethernet, from_ethertype, from_linktype
-from dissector.link.segments import Segment, SegmentBlock, block_of, columns_of
-from dissector.link.spans import Span, has_header, header
+from dissector.link.link_layers import Network, from_ethernet, from_ethertype, from_linktype
+from dissector.link.packet_span import Span, has_header, header
+from dissector.link.segment_block import Segment, SegmentBlock, block_of, columns_of
 
 if TYPE_CHECKING:
-    from dissector.capture.block import PacketBlock
+    from dissector.capture.packet_block import PacketBlock
     from dissector.link.fragments import FragmentLimits
 
 _GRE_CHECKSUM, _GRE_ROUTING, _GRE_KEY, _GRE_SEQUENCE, _GRE_VERSION = 0x8000, 0x4000, 0x2000, 0x1000, 0x0007
 _VXLAN_HAS_ID = 0x08
 # A fragment of any other protocol can't hold TCP, so it need not wait for the rest of its datagram.
 _WORTH_HOLDING = (
-    {numbers.PROTOCOL_TCP, numbers.PROTOCOL_UDP, numbers.PROTOCOL_AH, numbers.PROTOCOL_FRAGMENT}
-    | numbers.TUNNEL_PROTOCOLS
-    | numbers.OPTION_HEADERS
+    {
+        assigned_numbers.PROTOCOL_TCP,
+        assigned_numbers.PROTOCOL_UDP,
+        assigned_numbers.PROTOCOL_AH,
+        assigned_numbers.PROTOCOL_FRAGMENT,
+    }
+    | assigned_numbers.TUNNEL_PROTOCOLS
+    | assigned_numbers.OPTION_HEADERS
 )
 
 
@@ -96,7 +101,7 @@ class ReferenceDecoder:
         """Decode an IP packet of either version."""
         if not isinstance(network, Network):
             return network
-        if network.depth > numbers.MAX_DEPTH:
+        if network.depth > assigned_numbers.MAX_DEPTH:
             return Reason.TOO_DEEP
         return self._ipv4(network, time_ns) if network.version == 4 else self._ipv6(network, time_ns)
 
@@ -135,12 +140,12 @@ class ReferenceDecoder:
 
     def _payload(self, envelope: _Envelope, protocol: int, span: Span) -> Segment | Reason:
         """Follow an IP protocol number, through extension headers if there are any."""
-        for _ in range(numbers.MAX_EXTENSION_HEADERS):
-            if protocol == numbers.PROTOCOL_AH:
+        for _ in range(assigned_numbers.MAX_EXTENSION_HEADERS):
+            if protocol == assigned_numbers.PROTOCOL_AH:
                 kind, unit, first_units = AH, 4, 2
-            elif envelope.version == 6 and protocol in numbers.OPTION_HEADERS:
+            elif envelope.version == 6 and protocol in assigned_numbers.OPTION_HEADERS:
                 kind, unit, first_units = IP6OptsHeader, 8, 1
-            elif envelope.version == 6 and protocol == numbers.PROTOCOL_FRAGMENT:
+            elif envelope.version == 6 and protocol == assigned_numbers.PROTOCOL_FRAGMENT:
                 if not has_header(IP6FragmentHeader, span):
                     return Reason.TRUNCATED_IP
                 piece = header(IP6FragmentHeader, span)
@@ -164,7 +169,7 @@ class ReferenceDecoder:
         self, envelope: _Envelope, key: tuple[object, ...], protocol: int, start: int, *, more: bool, span: Span
     ) -> Segment | Reason:
         """Put a fragment with its siblings; go on with the datagram once it is whole."""
-        if protocol == numbers.PROTOCOL_ESP:
+        if protocol == assigned_numbers.PROTOCOL_ESP:
             return Reason.ENCRYPTED
         if protocol not in _WORTH_HOLDING:
             return Reason.NOT_TCP
@@ -175,7 +180,7 @@ class ReferenceDecoder:
         whole = Span(outcome.data, 0, len(outcome.data), outcome.length)
         # One level deeper, so that fragments of fragments stay within the same bound as tunnels.
         inner = _Envelope(envelope.version, envelope.source, envelope.destination, envelope.depth + 1, envelope.time_ns)
-        if inner.depth > numbers.MAX_DEPTH:
+        if inner.depth > assigned_numbers.MAX_DEPTH:
             return Reason.TOO_DEEP
         found = self._payload(inner, outcome.protocol, whole)
         if isinstance(found, Segment) and found.datagram is None:
@@ -193,18 +198,18 @@ class ReferenceDecoder:
 
     def _transport(self, envelope: _Envelope, protocol: int, span: Span) -> Segment | Reason:
         """Decode TCP, or whatever may have another IP packet inside."""
-        if protocol == numbers.PROTOCOL_TCP:
+        if protocol == assigned_numbers.PROTOCOL_TCP:
             return self._tcp(envelope, span)
         depth = envelope.depth + 1
-        if protocol == numbers.PROTOCOL_UDP:
+        if protocol == assigned_numbers.PROTOCOL_UDP:
             return self._network(_udp(span, depth), envelope.time_ns)
-        if protocol == numbers.PROTOCOL_IPV4:
+        if protocol == assigned_numbers.PROTOCOL_IPV4:
             return self._network(Network(4, span, depth), envelope.time_ns)
-        if protocol == numbers.PROTOCOL_IPV6:
+        if protocol == assigned_numbers.PROTOCOL_IPV6:
             return self._network(Network(6, span, depth), envelope.time_ns)
-        if protocol == numbers.PROTOCOL_GRE:
+        if protocol == assigned_numbers.PROTOCOL_GRE:
             return self._network(_gre(span, depth), envelope.time_ns)
-        return Reason.ENCRYPTED if protocol == numbers.PROTOCOL_ESP else Reason.NOT_TCP
+        return Reason.ENCRYPTED if protocol == assigned_numbers.PROTOCOL_ESP else Reason.NOT_TCP
 
     def _tcp(self, envelope: _Envelope, span: Span) -> Segment | Reason:
         if span.length < 20:
@@ -225,15 +230,15 @@ class ReferenceDecoder:
 def _udp(span: Span, depth: int) -> Network | Reason:
     """Look into UDP's tunnels, known by their destination port."""
     if not has_header(UDP, span):
-        cut_tunnel = span.captured >= 4 and span.number(2, 2) in numbers.TUNNEL_PORTS
+        cut_tunnel = span.captured >= 4 and span.number(2, 2) in assigned_numbers.TUNNEL_PORTS
         return Reason.TRUNCATED_TUNNEL if cut_tunnel else Reason.NOT_TCP
     port, span = header(UDP, span).dport, span.after(8)
-    if port not in numbers.TUNNEL_PORTS:
+    if port not in assigned_numbers.TUNNEL_PORTS:
         return Reason.NOT_TCP
     if span.captured < 8:
         return Reason.TRUNCATED_TUNNEL
     first = span.number(0, 1)
-    if port == numbers.PORT_VXLAN:
+    if port == assigned_numbers.PORT_VXLAN:
         # RFC 7348 5: without the I flag there is no valid network id, so this is something else on that port.
         return from_ethernet(span.after(8), depth) if first & _VXLAN_HAS_ID else Reason.NOT_TCP
     if first >> 6:

@@ -4,7 +4,7 @@ Everything here is a frozen value. A mistake in a declaration (two fields of one
 bit, a message nobody can send) raises :class:`SpecError` when the table is imported, never when a frame is read.
 
 This module knows how the protocol is *described*; it holds none of the protocol's numbers. The words that it uses are
-those of :mod:`dissector.spec.terms`, and can be had from here too.
+those of :mod:`dissector.spec.vocabulary`, and can be had from here too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dissector.spec.terms import (
+from dissector.spec.vocabulary import (
     UNRELEASED,
     Body,
     CasRule,

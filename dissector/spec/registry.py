@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from dissector.spec import dcp, draft, enums, evidence, headers, memcached, upr
-from dissector.spec.bodies import BODIES
+from dissector.spec import dcp, draft, enums, fingerprints, headers, memcached, upr
 from dissector.spec.controls import CONTROL_KEYS
 from dissector.spec.defects import DEFECTS
 from dissector.spec.dialects import DIALECT_ORDER
@@ -29,10 +28,11 @@ from dissector.spec.model import (
 )
 from dissector.spec.sources import SOURCES
 from dissector.spec.topics import TOPICS
+from dissector.spec.value_kinds import BODIES
 
 HEADER_SIZE = headers.HEADER_SIZE
-MAX_BODY = evidence.MAX_BODY
-DEFAULT_VBUCKETS = evidence.DEFAULT_VBUCKETS
+MAX_BODY = fingerprints.MAX_BODY
+DEFAULT_VBUCKETS = fingerprints.DEFAULT_VBUCKETS
 #: A key's size in bytes, with its collection id.
 MAX_KEY = 251
 #: A collection id's size in bytes: unsigned LEB128, in its shortest form.

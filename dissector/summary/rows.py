@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissector.link.flows import reverse_key
+from dissector.link.flow_key import reverse_key
 from dissector.spec import enums, registry
 from dissector.spec.model import Severity
 from dissector.summary.schema import SIDES
@@ -14,10 +14,10 @@ from dissector.summary.schema import SIDES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dissector.connections import Connection
-    from dissector.summary.hashing import Digests
-    from dissector.summary.roster import Member
+    from dissector.summary.byte_hash import Digests
+    from dissector.summary.connections import Member
     from dissector.summary.streams import Streams
+    from dissector.tcp.connections import Connection
 
     Row = dict[str, Any]
 

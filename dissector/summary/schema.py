@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dissector.frames import Column
+from dissector.frames.schema import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

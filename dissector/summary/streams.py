@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dissector.frames.batch import DRAFT, NOTHING, View, distinct
+from dissector.frames.message_kinds import END, ITEM, MARKER, NONE, REQUEST, TABLE
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect
-from dissector.summary.classes import END, ITEM, MARKER, NONE, REQUEST, TABLE
-from dissector.summary.tallies import Tallies
-from dissector.summary.view import DRAFT, NOTHING, View, distinct
+from dissector.summary.stream_totals import Tallies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dissector.summary.roster import Member
-    from dissector.summary.view import Longs
+    from dissector.frames.batch import Longs
+    from dissector.summary.connections import Member
 
 MAX_STREAMS = 200_000
 #: Answers without a request, and closes without an answer, are remembered up to here, per connection.

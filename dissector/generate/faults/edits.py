@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from dissector.codec.message import Header
 from dissector.generate.conversation import LATENCY_NS, STEP_NS, Emission
-from dissector.message import Header
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dissector.generate.faults import edits, finders, ledger, silences
+from dissector.generate.faults import edits, idle_time, stream_finder, window_sums
 from dissector.generate.frame import ALL_THAT_ARRIVED, Frame
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import SECOND
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dissector.generate.conversation import Conversation, Emission
-    from dissector.generate.faults.ledger import Balance
+    from dissector.generate.faults.window_sums import Balance
     from dissector.generate.scenario import Script
 
 _AMOUNT = "buffer_bytes"
@@ -36,8 +36,8 @@ _SOON_NS = 5 * SECOND  #: consumers give back the rest by then
 def _sums(script: Script) -> Iterator[tuple[Conversation, list[Balance]]]:
     """Go through the connections with acks, early ones left out: those are answered, and count in another way."""
     for talk in script.conversations:
-        rows = ledger.balances(talk)
-        if any(ledger.is_ack(row.emission) and row.emission.frame.dialect is Dialect.DCP for row in rows):
+        rows = window_sums.balances(talk)
+        if any(window_sums.is_ack(row.emission) and row.emission.frame.dialect is Dialect.DCP for row in rows):
             yield talk, rows
 
 
@@ -45,13 +45,13 @@ def _acks(script: Script) -> Iterator[tuple[Conversation, Balance]]:
     """Go through the acks of connections with a window."""
     for talk, rows in _sums(script):
         for row in rows:
-            if ledger.is_ack(row.emission) and row.window:
+            if window_sums.is_ack(row.emission) and row.window:
                 yield talk, row
 
 
 def _too_much(script: Script) -> Broken:
     """Give back more than arrived (FLC-01)."""
-    talk, row = finders.pick(
+    talk, row = stream_finder.pick(
         script, ((row.emission, (talk, row)) for talk, row in _acks(script) if _settled(row) and row.everything)
     )
     row.emission.frame.fields[_AMOUNT] = row.amount + _TOO_MUCH
@@ -61,7 +61,7 @@ def _too_much(script: Script) -> Broken:
 
 def _twice(script: Script) -> Broken:
     """Give the same bytes back twice (FLC-01)."""
-    talk, row = finders.pick(
+    talk, row = stream_finder.pick(
         script, ((row.emission, (talk, row)) for talk, row in _acks(script) if _settled(row) and row.everything)
     )
     ack = row.emission
@@ -72,12 +72,12 @@ def _twice(script: Script) -> Broken:
 
 def _overrun(script: Script) -> Broken:
     """Leave acks out until the producer has sent on at a full window (FLC-02)."""
-    talk, gone = finders.pick(script, _runs(script), lambda found: len(_overdrawn(*found)) >= _OVERRUN)
+    talk, gone = stream_finder.pick(script, _runs(script), lambda found: len(_overdrawn(*found)) >= _OVERRUN)
     rows = _overdrawn(talk, gone)
     for each in gone:
         edits.take_out(talk, each)
     before = talk.emissions[: talk.place(rows[0].emission)]
-    proof = [each for each in before if ledger.is_ack(each)][-1:]
+    proof = [each for each in before if window_sums.is_ack(each)][-1:]
     because = f"{rows[0].outstanding} bytes are outstanding in a window of {rows[0].window}, and more is sent"
     return Broken("FLC-02", "", talk, (*(row.emission for row in rows), *proof), because)
 
@@ -85,7 +85,7 @@ def _overrun(script: Script) -> Broken:
 def _runs(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, list[Emission]]]]:
     """Go through the runs of acks without which a producer may overrun the window, an ack of everything behind them."""
     for talk, rows in _sums(script):
-        acks = [row for row in rows if ledger.is_ack(row.emission)]
+        acks = [row for row in rows if window_sums.is_ack(row.emission)]
         while acks and not _settled(acks[-1]):  # without an end to it, some would never be given back
             acks.pop()
         for at, first in enumerate(acks):
@@ -103,7 +103,7 @@ def _overdrawn(talk: Conversation, gone: list[Emission]) -> list[Balance]:
     """Return the messages that would be sent at a full window if these acks gave nothing back."""
     for each in gone:
         each.frame.fields[_AMOUNT] = 0
-    found = [row for row in ledger.balances(talk) if row.overdrawn]
+    found = [row for row in window_sums.balances(talk) if row.overdrawn]
     for each in gone:
         each.frame.fields[_AMOUNT] = ALL_THAT_ARRIVED
     return found
@@ -111,12 +111,12 @@ def _overdrawn(talk: Conversation, gone: list[Emission]) -> list[Balance]:
 
 def _stall(script: Script) -> Broken:
     """Leave the producer at a full window for long, then go on (FLC-03)."""
-    talk, row = finders.pick(
+    talk, row = stream_finder.pick(
         script,
         ((row.emission, (talk, row)) for talk, row in _acks(script) if row.sent - row.returned >= row.window),
-        lambda found: silences.restful(found[0], found[1].emission),
+        lambda found: idle_time.restful(found[0], found[1].emission),
     )
-    silences.hold(script, talk, row.emission, _STALL_S)
+    idle_time.hold(script, talk, row.emission, _STALL_S)
     outstanding = row.sent - row.returned
     because = f"{outstanding} bytes are outstanding in a window of {row.window} for {_STALL_S} s"
     return Broken("FLC-03", "", talk, (row.emission, _before(talk, row)), because)
@@ -124,14 +124,14 @@ def _stall(script: Script) -> Broken:
 
 def _leak(script: Script) -> Broken:
     """Never give back a good part of the window, though the connection lives on (FLC-04)."""
-    talk, row, missing = finders.pick(script, _leaks(script))
-    behind = [each for each in talk.emissions[talk.place(row.emission) + 1 :] if ledger.is_ack(each)]
+    talk, row, missing = stream_finder.pick(script, _leaks(script))
+    behind = [each for each in talk.emissions[talk.place(row.emission) + 1 :] if window_sums.is_ack(each)]
     for each in behind:
         edits.take_out(talk, each)
     row.emission.frame.fields[_AMOUNT] = row.amount - missing
     alive = _alive(script, talk)
-    silences.hold(script, talk, alive, _QUIET_S)
-    last = ledger.balances(talk)[-1]
+    idle_time.hold(script, talk, alive, _QUIET_S)
+    last = window_sums.balances(talk)[-1]
     left = last.sent - last.returned
     because = f"{left} bytes of a window of {row.window} are never given back, and nothing comes for {_QUIET_S} s"
     return Broken("FLC-04", "", talk, (row.emission, alive), because)
@@ -144,7 +144,7 @@ def _leaks(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, Balan
         kinds = Counter(row.emission.frame.name for row in rows if row.emission.frame.flow_bytes)
         counts = [count for count in kinds.values() if count > 1]
         for row in rows:
-            if not ledger.is_ack(row.emission) or not row.window:
+            if not window_sums.is_ack(row.emission) or not row.window:
                 continue
             window = rows[-1].window
             left = sent - row.returned - row.amount  # if no other followed
@@ -158,7 +158,7 @@ def _leaks(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, Balan
 
 def _drift(script: Script) -> Broken:
     """Count every prepare two bytes short, as its frame would have it (FLC-05)."""
-    talk, prepare = finders.pick(
+    talk, prepare = stream_finder.pick(
         script,
         (
             (each, (talk, each))
@@ -169,20 +169,20 @@ def _drift(script: Script) -> Broken:
         ),
     )
     alive = _alive(script, talk)
-    rows = ledger.balances(talk)
-    acks = [row for row in rows if ledger.is_ack(row.emission)]
+    rows = window_sums.balances(talk)
+    acks = [row for row in rows if window_sums.is_ack(row.emission)]
     if acks[-1].returned + acks[-1].amount < rows[-1].sent:
         ack = _ack_like(script, talk, acks[-1].emission, ALL_THAT_ARRIVED)
         edits.put_before(talk, alive, acks[-1].emission.side, ack).pause_ns = _SOON_NS
-        rows = ledger.balances(talk)
-    silences.hold(script, talk, alive, _QUIET_S)
+        rows = window_sums.balances(talk)
+    idle_time.hold(script, talk, alive, _QUIET_S)
     short, arrived = 0, _arrived_prepares(talk)
     for row in rows:
-        if ledger.is_ack(row.emission):
+        if window_sums.is_ack(row.emission):
             owed = _SHORT * arrived[id(row.emission)]
             row.emission.frame.fields[_AMOUNT] = row.amount - (owed - short)
             short = owed
-    last = [row.emission for row in rows if ledger.is_ack(row.emission)][-1]
+    last = [row.emission for row in rows if window_sums.is_ack(row.emission)][-1]
     count = short // _SHORT
     because = f"{short} bytes are never given back: {_SHORT} for each of {count} prepares"
     return Broken("FLC-05", "", talk, (last, prepare, alive), because)
@@ -190,7 +190,7 @@ def _drift(script: Script) -> Broken:
 
 def _arrived_prepares(talk: Conversation) -> dict[int, int]:
     """Return how many prepares had arrived at each message of the consumer."""
-    producer = ledger.producer_of(talk)
+    producer = window_sums.producer_of(talk)
     sums, found = [0], {}
     for each in talk:
         if each.side == producer:
@@ -202,13 +202,13 @@ def _arrived_prepares(talk: Conversation) -> dict[int, int]:
 
 def _unwanted(script: Script) -> Broken:
     """Give bytes back on a connection without a window (FLC-06): nobody asked for one."""
-    talk, row = finders.pick(script, ((row.emission, (talk, row)) for talk, row in _acks(script) if row.amount))
-    wanted = [each for each in talk if each.frame.name == "control" and each.frame.key == ledger.WINDOW]
+    talk, row = stream_finder.pick(script, ((row.emission, (talk, row)) for talk, row in _acks(script) if row.amount))
+    wanted = [each for each in talk if each.frame.name == "control" and each.frame.key == window_sums.WINDOW]
     opaques = {each.frame.opaque for each in wanted}
     answers = [each for each in talk if each.frame.name == "control" and each.frame.opaque in opaques]
     for each in answers:
         edits.take_out(talk, each)
-    acks = [each for each in talk if ledger.is_ack(each)]
+    acks = [each for each in talk if window_sums.is_ack(each)]
     others = [each for each in acks if each is not row.emission]
     because = f"{row.amount} bytes are given back, and no connection_buffer_size was set"
     return Broken("FLC-06", "", talk, (row.emission, *others), because)
@@ -216,7 +216,7 @@ def _unwanted(script: Script) -> Broken:
 
 def _nothing(script: Script) -> Broken:
     """Give nothing back (FLC-07)."""
-    talk, row = finders.pick(script, ((row.emission, (talk, row)) for talk, row in _acks(script)))
+    talk, row = stream_finder.pick(script, ((row.emission, (talk, row)) for talk, row in _acks(script)))
     ack = row.emission
     zero = edits.put_after(talk, ack, ack.side, _ack_like(script, talk, ack, 0))
     return Broken("FLC-07", "", talk, (zero,), "0 bytes are given back")
@@ -226,7 +226,7 @@ def _noops_too(script: Script) -> Broken:
     """Give back 24 bytes for every no-op as well (FLC-08), from one ack on."""
 
     usable = [(talk, row) for talk, row in _acks(script) if _settled(row) and row.everything]
-    at = finders.pick(
+    at = stream_finder.pick(
         script,
         ((row.emission, at) for at, (_, row) in enumerate(usable)),
         lambda at: bool(_noops_since(usable[at][0], usable[at][1].emission)),
@@ -250,7 +250,7 @@ def _noops_since(talk: Conversation, ack: Emission) -> list[Emission]:
     """Return the no-ops since the ack before this one."""
     found: list[Emission] = []
     for each in talk.emissions[: talk.place(ack)]:
-        if ledger.is_ack(each):
+        if window_sums.is_ack(each):
             found = []
         elif each.frame.name == "noop" and not each.frame.response:
             found.append(each)
@@ -259,16 +259,16 @@ def _noops_since(talk: Conversation, ack: Emission) -> list[Emission]:
 
 def _late(script: Script) -> Broken:
     """Give back late what arrived in time (FLC-09)."""
-    talk, row = finders.pick(
+    talk, row = stream_finder.pick(
         script,
         (
             (row.emission, (talk, row))
             for talk, row in _acks(script)
             if row.amount and row.sent - row.returned < row.window
         ),
-        lambda found: silences.restful(found[0], found[1].emission),
+        lambda found: idle_time.restful(found[0], found[1].emission),
     )
-    silences.hold(script, talk, row.emission, _LATE_S)
+    idle_time.hold(script, talk, row.emission, _LATE_S)
     because = f"the {row.amount} bytes are given back {_LATE_S} s after the last of them arrived"
     return Broken("FLC-09", "", talk, (row.emission, _before(talk, row)), because)
 
@@ -290,7 +290,7 @@ def _before(talk: Conversation, row: Balance) -> Emission:
 
 def _alive(script: Script, talk: Conversation) -> Emission:
     """Return what comes behind the last counted message and the last ack; if nothing does, the consumer asks."""
-    counted = [at for at, each in enumerate(talk) if each.frame.flow_bytes or ledger.is_ack(each)]
+    counted = [at for at, each in enumerate(talk) if each.frame.flow_bytes or window_sums.is_ack(each)]
     for each in talk.emissions[counted[-1] + 1 :]:
         if not each.frame.response:
             return each

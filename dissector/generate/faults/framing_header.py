@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dissector.codec.message import Header
 from dissector.generate.faults.edits import (
     XATTR_FEATURE,
     answer,
@@ -18,10 +19,9 @@ from dissector.generate.faults.edits import (
     untouched,
     with_parts,
 )
-from dissector.generate.faults.finders import unshared
+from dissector.generate.faults.stream_finder import unshared
 from dissector.generate.frame import Frame
 from dissector.generate.scenario import Broken, Fault
-from dissector.message import Header
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect
 

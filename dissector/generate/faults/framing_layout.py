@@ -17,7 +17,7 @@ from dissector.generate.faults.edits import (
     untouched,
     with_parts,
 )
-from dissector.generate.faults.finders import unshared
+from dissector.generate.faults.stream_finder import unshared
 from dissector.generate.frame import STREAM_ID, Frame
 from dissector.generate.scenario import Broken, Fault
 from dissector.spec import enums

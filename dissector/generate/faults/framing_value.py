@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissector import leb128
-from dissector.encode import pack_metadata
+from dissector.codec import leb128
+from dissector.codec.encoder import pack_metadata
 from dissector.generate.faults.edits import XATTR_FEATURE, find, granted, put_after, untouched
-from dissector.generate.faults.finders import unshared
+from dissector.generate.faults.stream_finder import unshared
 from dissector.generate.scenario import Broken, Fault
 from dissector.spec import enums, registry
 from dissector.spec.fields import CACHE_RECORD, METADATA_VERSION

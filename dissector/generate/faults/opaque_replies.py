@@ -18,8 +18,8 @@ from dissector.generate.faults.edits import (
     take_out,
     untouched,
 )
-from dissector.generate.faults.finders import instances, pick
-from dissector.generate.faults.silences import hold, restful
+from dissector.generate.faults.idle_time import hold, restful
+from dissector.generate.faults.stream_finder import instances, pick
 from dissector.generate.frame import Frame
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import ACK, SECOND, TAKEOVER, TO_LATEST

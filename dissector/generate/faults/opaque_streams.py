@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissector.generate.faults.edits import answer, fresh_opaque, fresh_vbucket, put, put_after, take_out, untouched
-from dissector.generate.faults.finders import DOCUMENTS, Instance, instances, pick, seqno, unshared
+from dissector.generate.faults.stream_finder import DOCUMENTS, Instance, instances, pick, seqno, unshared
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import (
     ACK,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dissector.generate.faults import edits, finders, seqno_durability, seqno_versions
+from dissector.generate.faults import edits, seqno_durability, seqno_versions, stream_finder
 from dissector.generate.faults.splits import split, with_room
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import ACK, DISK_ONLY, TAKEOVER, TO_LATEST
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dissector.generate.conversation import Emission
-    from dissector.generate.faults.finders import Instance, Snapshot
+    from dissector.generate.faults.stream_finder import Instance, Snapshot
     from dissector.generate.frame import Frame
     from dissector.generate.scenario import Script
 
@@ -33,25 +33,25 @@ def _backwards(script: Script) -> Broken:
     """Send two neighbours of a snapshot the wrong way round (SEQ-01)."""
 
     def pairs() -> Iterator[tuple[Emission, tuple[Instance, Emission, Emission]]]:
-        for each in finders.snapshots(script):
+        for each in stream_finder.snapshots(script):
             if each.out_of_order:
                 continue
             # Neither the first one, which has rules of its own, nor the last, which completes the snapshot.
             inner = each.items[1:-1]
             for older, newer in pairwise(inner):
                 # Early consumers answer each message by its name, so the two have to be of one kind.
-                if older.frame.name == newer.frame.name and older.frame.name in finders.DOCUMENTS:
+                if older.frame.name == newer.frame.name and older.frame.name in stream_finder.DOCUMENTS:
                     yield newer, (each.instance, older, newer)
 
-    instance, older, newer = finders.pick(script, pairs())
+    instance, older, newer = stream_finder.pick(script, pairs())
     older.frame, newer.frame = newer.frame, older.frame
-    because = f"seqno {finders.seqno(newer)} comes behind seqno {finders.seqno(older)}"
+    because = f"seqno {stream_finder.seqno(newer)} comes behind seqno {stream_finder.seqno(older)}"
     return Broken("SEQ-01", "backwards", instance.talk, (newer, older), because)
 
 
 def _repeated(script: Script) -> Broken:
     """Send a system event twice (SEQ-01): it has no key that must be unique, and says the same both times."""
-    found, event = finders.pick(
+    found, event = stream_finder.pick(
         script,
         (
             (event, (each, event))
@@ -62,23 +62,23 @@ def _repeated(script: Script) -> Broken:
     )
     instance = found.instance
     again = edits.put_after(instance.talk, event, instance.producer, event.frame.copy())
-    because = f"seqno {finders.seqno(event)} comes twice"
+    because = f"seqno {stream_finder.seqno(event)} comes twice"
     return Broken("SEQ-01", "repeated", instance.talk, (again, event), because)
 
 
 def _not_after_start(script: Script) -> Broken:
     """Let a client say that it has the first item already, and get it all the same (SEQ-02)."""
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
         (
             (each.items[0], each)
-            for each in finders.ranges(script)
+            for each in stream_finder.ranges(script)
             if each.former is None and each.instance.alone and not each.instance.asked["start_seqno"]
             if not each.instance.asked["stream_flags"] & (TAKEOVER | DISK_ONLY | TO_LATEST)
-            if not each.instance.filtered and finders.seqno(each.items[0]) < each.instance.asked["end_seqno"]
+            if not each.instance.filtered and stream_finder.seqno(each.items[0]) < each.instance.asked["end_seqno"]
         ),
     )
-    instance, first = found.instance, finders.seqno(found.items[0])
+    instance, first = found.instance, stream_finder.seqno(found.items[0])
     # It names the branch that the answer has for this, and a snapshot that its seqno completes (FOL-04 to FOL-06).
     uuid = int.from_bytes(instance.answer.frame.value[:_UUID_BYTES], "big")
     instance.asked.update(start_seqno=first, snap_end_seqno=first, vbucket_uuid=uuid)
@@ -88,7 +88,7 @@ def _not_after_start(script: Script) -> Broken:
 
 def _finite(script: Script) -> Iterator[Instance]:
     """Go through the streams that end because their end is reached."""
-    for each in finders.instances(script):
+    for each in stream_finder.instances(script):
         flags = each.asked.get("stream_flags", 0)
         if each.completed and each.items and not flags & (TAKEOVER | DISK_ONLY | TO_LATEST):
             yield each
@@ -96,10 +96,10 @@ def _finite(script: Script) -> Iterator[Instance]:
 
 def _over_early(script: Script) -> Broken:
     """End a stream far from the end that was asked for (SEQ-03)."""
-    instance, finish = finders.pick(
+    instance, finish = stream_finder.pick(
         script, ((end, (each, end)) for each in _finite(script) if (end := each.finish) is not None)
     )
-    last = finders.seqno(instance.items[-1])
+    last = stream_finder.seqno(instance.items[-1])
     instance.asked["end_seqno"] = last + _MUCH_LATER
     because = f"the stream ends without trouble at seqno {last}, and the request wants {last + _MUCH_LATER}"
     return Broken("SEQ-03", "early", instance.talk, (finish, instance.items[-1], instance.request), because)
@@ -107,7 +107,7 @@ def _over_early(script: Script) -> Broken:
 
 def _beyond_end(script: Script) -> Broken:
     """Announce one more snapshot behind the end that was asked for (SEQ-03)."""
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
         (
             (last.items[-1], last)
@@ -127,14 +127,14 @@ def _beyond_end(script: Script) -> Broken:
 
 def _zero(script: Script) -> Broken:
     """Give the first item of a fresh stream the seqno 0 (SEQ-07); so it cannot be behind the start (SEQ-02)."""
-    unshared = finders.unshared(script)
-    found = finders.pick(
+    unshared = stream_finder.unshared(script)
+    found = stream_finder.pick(
         script,
         (
             (each.items[0], each)
-            for each in finders.ranges(script)
+            for each in stream_finder.ranges(script)
             if each.former is None and not each.start and len(each.items) > 1
-            if each.items[0].frame.name in finders.DOCUMENTS and id(each.items[0]) in unshared
+            if each.items[0].frame.name in stream_finder.DOCUMENTS and id(each.items[0]) in unshared
         ),
     )
     found.items[0].frame.seqno = 0
@@ -143,7 +143,7 @@ def _zero(script: Script) -> Broken:
 
 def _huge(script: Script) -> Broken:
     """Give the last item of a stream a seqno of 49 bits (SEQ-07)."""
-    found = finders.pick(script, ((each.items[-1], each) for each in _loose_ends(script)))
+    found = stream_finder.pick(script, ((each.items[-1], each) for each in _loose_ends(script)))
     wrong = _LIMIT + found.end
     _stretch(found, wrong)
     because = f"the seqno {wrong} is not below 2^48"
@@ -152,7 +152,7 @@ def _huge(script: Script) -> Broken:
 
 def _thin(script: Script) -> Broken:
     """Let hardly anything come of the last snapshot of a stream that was dense before (SEQ-12)."""
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
         (
             (each.marker, each)
@@ -175,9 +175,9 @@ def _dense(snapshot: Snapshot) -> bool:
 def _loose_ends(script: Script) -> Iterator[Snapshot]:
     """Go through last snapshots whose end may lie elsewhere: nobody goes on from there."""
     reported = any(each.frame.name == "get_all_vb_seqnos" for _, each in script.all())
-    for each in finders.ranges(script):
+    for each in stream_finder.ranges(script):
         free = each.instance.alone and each.following is None and not reported and not each.instance.acknowledged
-        if free and each.whole and not each.flags & ACK and each.items[-1].frame.name in finders.DOCUMENTS:
+        if free and each.whole and not each.flags & ACK and each.items[-1].frame.name in stream_finder.DOCUMENTS:
             yield each
 
 
@@ -189,7 +189,7 @@ def _stretch(snapshot: Snapshot, end: int) -> None:
 
 def _advanced_again(script: Script) -> Broken:
     """Advance to the seqno that the last item of a snapshot had (SEQ-11); it comes twice then (SEQ-01)."""
-    found = finders.pick(script, ((each.items[-1], each) for each in _ordinary(script) if each.whole))
+    found = stream_finder.pick(script, ((each.items[-1], each) for each in _ordinary(script) if each.whole))
     advance = _advance(found, found.end)
     because = f"seqno {found.end} is advanced to, and was there already"
     return Broken("SEQ-11", "again", found.instance.talk, (advance, found.items[-1]), because)
@@ -197,7 +197,7 @@ def _advanced_again(script: Script) -> Broken:
 
 def _advanced_beyond(script: Script) -> Broken:
     """Advance behind the end of a snapshot (SEQ-11), where nothing follows that would be out of order."""
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
         (
             (each.items[-1], each)
@@ -213,30 +213,30 @@ def _advanced_beyond(script: Script) -> Broken:
 
 def _advanced_early(script: Script) -> Broken:
     """Advance in the middle of a snapshot (SEQ-11); filtered backfills may, memory snapshots may not."""
-    unshared = finders.unshared(script)
-    instance, item, behind = finders.pick(
+    unshared = stream_finder.unshared(script)
+    instance, item, behind = stream_finder.pick(
         script,
         (
             (item, (each.instance, item, behind))
             for each in _ordinary(script)
             if each.in_memory and not each.instance.filtered
             for item, behind in zip(each.items[1:], each.items[2:], strict=False)
-            if item.frame.name in finders.DOCUMENTS and id(item) in unshared
+            if item.frame.name in stream_finder.DOCUMENTS and id(item) in unshared
         ),
     )
-    seqno = finders.seqno(item)
+    seqno = stream_finder.seqno(item)
     item.frame = _advanced(item, seqno)
-    because = f"seqno {finders.seqno(behind)} comes in the snapshot that seqno {seqno} was advanced to the end of"
+    because = f"seqno {stream_finder.seqno(behind)} comes in the snapshot that seqno {seqno} was advanced to the end of"
     return Broken("SEQ-11", "early", instance.talk, (item, behind), because)
 
 
 def _ordinary(script: Script) -> Iterator[Snapshot]:
     """Go through the snapshots of servers that advance seqnos: they know HELLO, and no sync replication is on."""
-    knowing = finders.recent(script)
+    knowing = stream_finder.recent(script)
     for each in with_room(script):
         fits = not each.historical and not each.flags & ACK and "max_visible_seqno" not in each.marker.frame.fields
         # Two seqnos advanced in one snapshot would be one fault more.
-        if fits and id(each.instance.talk) in knowing and each.items[-1].frame.name in finders.DOCUMENTS:
+        if fits and id(each.instance.talk) in knowing and each.items[-1].frame.name in stream_finder.DOCUMENTS:
             yield each
 
 

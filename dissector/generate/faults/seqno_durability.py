@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dissector.generate.faults import edits, finders
+from dissector.generate.faults import edits, stream_finder
 from dissector.generate.scenario import Broken, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dissector.generate.conversation import Emission
-    from dissector.generate.faults.finders import Snapshot
+    from dissector.generate.faults.stream_finder import Snapshot
     from dissector.generate.scenario import Script
 
 _COMPLETIONS = ("commit", "abort")
@@ -35,10 +35,10 @@ def _writes(script: Script) -> Iterator[_Write]:
 
     From disk, prepares may be missing or repeated; other writes of the document would meet what is changed.
     """
-    histories = finders.histories(script)
-    for instance in finders.instances(script):
+    histories = stream_finder.histories(script)
+    for instance in stream_finder.instances(script):
         prepares = {
-            finders.seqno(item): (each, item)
+            stream_finder.seqno(item): (each, item)
             for each in instance.snapshots
             for item in each.items
             if item.frame.name == "prepare" and each.in_memory
@@ -53,8 +53,8 @@ def _writes(script: Script) -> Iterator[_Write]:
 
 def _before_prepare(script: Script) -> Broken:
     """Complete a write at the seqno it is prepared at, or so it says (SEQ-08)."""
-    write = finders.pick(script, ((each.completion, each) for each in _writes(script)))
-    own = finders.seqno(write.completion)
+    write = stream_finder.pick(script, ((each.completion, each) for each in _writes(script)))
+    own = stream_finder.seqno(write.completion)
     write.completion.frame.fields["prepared_seqno"] = own
     because = f"the {write.completion.frame.name} at seqno {own} is of a prepare at seqno {own}"
     return _broken("SEQ-08", "own-seqno", write, because, write.completion, write.prepare)
@@ -62,17 +62,17 @@ def _before_prepare(script: Script) -> Broken:
 
 def _other_key(script: Script) -> Broken:
     """Complete the write of another key than the one that was prepared (SEQ-08)."""
-    write = finders.pick(script, ((each.completion, each) for each in _writes(script)))
+    write = stream_finder.pick(script, ((each.completion, each) for each in _writes(script)))
     frame = write.completion.frame
     frame.key += b"-other"
-    seqno = finders.seqno(write.prepare)
+    seqno = stream_finder.seqno(write.prepare)
     because = f"the {frame.name} of {_named(write.completion)} is of the prepare at seqno {seqno}, of another key"
     return _broken("SEQ-08", "other-key", write, because, write.completion, write.prepare)
 
 
 def _completed_twice(script: Script) -> Broken:
     """Complete a write again, where a plain mutation was (SEQ-08)."""
-    unshared = finders.unshared(script)
+    unshared = stream_finder.unshared(script)
 
     def options() -> Iterator[tuple[Emission, tuple[_Write, Emission]]]:
         for write in _writes(script):
@@ -82,13 +82,13 @@ def _completed_twice(script: Script) -> Broken:
                     if item.frame.name == "mutation" and id(item) in unshared:
                         yield item, (write, item)
 
-    write, item = finders.pick(script, options())
-    first, seqno = write.completion.frame, finders.seqno(item)
+    write, item = stream_finder.pick(script, options())
+    first, seqno = write.completion.frame, stream_finder.seqno(item)
     item.frame = first.copy()
     item.frame.seqno = seqno
     because = (
-        f"the prepare at seqno {finders.seqno(write.prepare)} is completed at seqno"
-        f" {finders.seqno(write.completion)} and again at seqno {seqno}"
+        f"the prepare at seqno {stream_finder.seqno(write.prepare)} is completed at seqno"
+        f" {stream_finder.seqno(write.completion)} and again at seqno {seqno}"
     )
     return _broken("SEQ-08", "twice", write, because, item, write.completion, write.prepare)
 
@@ -108,26 +108,26 @@ def _prepared_twice(script: Script) -> Broken:
                     yield second.prepare, (first, second)
                     break
 
-    first, second = finders.pick(script, options())
-    seqno, made = finders.seqno(first.completion), first.prepare.frame
+    first, second = stream_finder.pick(script, options())
+    seqno, made = stream_finder.seqno(first.completion), first.prepare.frame
     mutation = made.copy(name="mutation", key=made.key + b"-plain", fields={"by_seqno": seqno, "rev_seqno": 1})
     first.completion.frame = mutation
     second.prepare.frame.key = second.completion.frame.key = made.key
     second.prepare.frame.fields["rev_seqno"] = made.fields["rev_seqno"] + 1
     because = (
-        f"{_named(second.prepare)} is prepared at seqno {finders.seqno(second.prepare)},"
-        f" and what was prepared at seqno {finders.seqno(first.prepare)} is not completed"
+        f"{_named(second.prepare)} is prepared at seqno {stream_finder.seqno(second.prepare)},"
+        f" and what was prepared at seqno {stream_finder.seqno(first.prepare)} is not completed"
     )
     return _broken("SEQ-09", "", second, because, second.prepare, first.prepare)
 
 
 def _acknowledged_less(script: Script) -> Broken:
     """Acknowledge less than before (SEQ-10)."""
-    instance, last = finders.pick(
+    instance, last = stream_finder.pick(
         script,
         (
             (each, (instance, each))
-            for instance in finders.instances(script)
+            for instance in stream_finder.instances(script)
             for each in instance.acknowledged
             if each.frame.fields["prepared_seqno"] > 1
         ),
@@ -143,7 +143,7 @@ def _acknowledged_more(script: Script) -> Broken:
     """Acknowledge what has not been sent yet (SEQ-10)."""
 
     def options() -> Iterator[tuple[Emission, tuple[Snapshot, Emission, int]]]:
-        for instance in finders.instances(script):
+        for instance in stream_finder.instances(script):
             places = {id(each): at for at, each in enumerate(instance.talk)}
             for at, each in enumerate(instance.acknowledged):
                 sent = [part for part in instance.snapshots if places[id(part.marker)] < places[id(each)]]
@@ -154,7 +154,7 @@ def _acknowledged_more(script: Script) -> Broken:
                 if sent and wrong > end:
                     yield each, (sent[-1], each, wrong)
 
-    found, ack, wrong = finders.pick(script, options())
+    found, ack, wrong = stream_finder.pick(script, options())
     ack.frame.fields["prepared_seqno"] = wrong
     because = f"seqno {wrong} is acknowledged, and the snapshots announced so far end at {found.end}"
     return Broken("SEQ-10", "ahead", found.instance.talk, (ack, found.marker), because)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dissector.generate.faults import finders
+from dissector.generate.faults import stream_finder
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import SECOND
 from dissector.spec.model import Dialect
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from dissector.generate.conversation import Emission
-    from dissector.generate.faults.finders import Instance
+    from dissector.generate.faults.stream_finder import Instance
     from dissector.generate.scenario import Script
 
 _ALL_ONES = (1 << 64) - 1
@@ -33,14 +33,14 @@ def _versions(script: Script, talks: Collection[int]) -> tuple[Instance, Emissio
 
     Neither document may be anywhere else: its other versions would be in the wrong order too.
     """
-    histories, unshared = finders.histories(script), finders.unshared(script)
+    histories, unshared = stream_finder.histories(script), stream_finder.unshared(script)
 
     def usable(each: Emission) -> bool:
         once = len(histories.get((each.frame.vbucket, each.frame.key), ())) == 1
         return each.frame.name == "mutation" and once and id(each) in unshared
 
     def pairs() -> Iterator[tuple[Emission, tuple[Instance, Emission, Emission]]]:
-        for instance in finders.instances(script):
+        for instance in stream_finder.instances(script):
             if id(instance.talk) not in talks:
                 continue
             # Only behind ordinary snapshots: in others the order of arrival says nothing.
@@ -51,7 +51,7 @@ def _versions(script: Script, talks: Collection[int]) -> tuple[Instance, Emissio
                     if usable(newer) and older is not None:
                         yield newer, (instance, older, newer)
 
-    instance, older, newer = finders.pick(script, pairs())
+    instance, older, newer = stream_finder.pick(script, pairs())
     newer.frame.key = older.frame.key
     newer.frame.fields["rev_seqno"] = older.frame.fields["rev_seqno"] + 1
     return instance, older, newer
@@ -66,8 +66,8 @@ def _revised(script: Script, variant: str) -> Broken:
     before = older.frame.fields["rev_seqno"]
     newer.frame.fields["rev_seqno"] = before if variant == "equal" else before - 1
     because = (
-        f"{_named(newer)} has revision {newer.frame.fields['rev_seqno']} at seqno {finders.seqno(newer)}"
-        f" and {before} at seqno {finders.seqno(older)}"
+        f"{_named(newer)} has revision {newer.frame.fields['rev_seqno']} at seqno {stream_finder.seqno(newer)}"
+        f" and {before} at seqno {stream_finder.seqno(older)}"
     )
     return Broken("SEQ-04", variant, instance.talk, (newer, older), because)
 
@@ -82,11 +82,11 @@ def _revision_equal(script: Script) -> Broken:
 
 def _cas(script: Script, variant: str) -> Broken:
     """Let a newer version have a CAS that is not higher (SEQ-05)."""
-    instance, older, newer = _versions(script, finders.recent(script))
+    instance, older, newer = _versions(script, stream_finder.recent(script))
     newer.frame.cas = older.frame.cas - (SECOND & _CLOCK) if variant == "backwards" else older.frame.cas
     because = (
-        f"{_named(newer)} has CAS {newer.frame.cas:#x} at seqno {finders.seqno(newer)}"
-        f" and {older.frame.cas:#x} at seqno {finders.seqno(older)}"
+        f"{_named(newer)} has CAS {newer.frame.cas:#x} at seqno {stream_finder.seqno(newer)}"
+        f" and {older.frame.cas:#x} at seqno {stream_finder.seqno(older)}"
     )
     return Broken("SEQ-05", variant, instance.talk, (newer, older), because)
 
@@ -101,12 +101,16 @@ def _cas_equal(script: Script) -> Broken:
 
 def _odd_cas(script: Script, variant: str, cas: int, why: str) -> Broken:
     """Give the only version of a document a CAS that no clock has (SEQ-06)."""
-    histories, unshared, recent = finders.histories(script), finders.unshared(script), finders.recent(script)
-    instance, item = finders.pick(
+    histories, unshared, recent = (
+        stream_finder.histories(script),
+        stream_finder.unshared(script),
+        stream_finder.recent(script),
+    )
+    instance, item = stream_finder.pick(
         script,
         (
             (item, (each, item))
-            for each in finders.instances(script)
+            for each in stream_finder.instances(script)
             if id(each.talk) in recent  # before, a CAS was just a number
             for item in each.items
             if item.frame.name == "mutation" and id(item) in unshared

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dissector.generate.faults import edits, finders, snapshot_brackets, snapshot_marks
+from dissector.generate.faults import edits, snapshot_markers, snapshot_oso, stream_finder
 from dissector.generate.faults.splits import with_room
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import ACK, CHECKPOINT
@@ -18,25 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dissector.generate.conversation import Emission
-    from dissector.generate.faults.finders import Snapshot
+    from dissector.generate.faults.stream_finder import Snapshot
     from dissector.generate.scenario import Script
 
 
 def _unannounced(script: Script, variant: str, fits: Callable[[Snapshot], bool]) -> Broken:
     """Let the first item of a stream come before what announces it (SNP-01)."""
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
         (
             (each.marker, each)
-            for each in finders.snapshots(script)
+            for each in stream_finder.snapshots(script)
             if fits(each) and each.former is None and len(each.items) > 1 and not each.flags & ACK
         ),
     )
     marker, item = found.marker, found.items[0]
     marker.frame, item.frame = item.frame, marker.frame
-    because = (
-        f"seqno {finders.seqno(marker)} of vbucket {found.instance.vbucket} comes before any snapshot is announced"
-    )
+    seqno, vbucket = stream_finder.seqno(marker), found.instance.vbucket
+    because = f"seqno {seqno} of vbucket {vbucket} comes before any snapshot is announced"
     return Broken("SNP-01", variant, found.instance.talk, (marker, item), because)
 
 
@@ -50,11 +49,11 @@ def _item_first_draft(script: Script) -> Broken:
 
 def _never_closed(script: Script) -> Broken:
     """Leave out the last marker of an early stream, which closes the items before it (SNP-01)."""
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
         (
             (each.items[0], each)
-            for each in finders.snapshots(script)
+            for each in stream_finder.snapshots(script)
             if _early(each) and each.items and each.following is None and _over(each) is not None
         ),
     )
@@ -71,11 +70,11 @@ def _never_closed(script: Script) -> Broken:
 
 def _below(script: Script) -> Broken:
     """Let a marker start behind its first item (SNP-02)."""
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
         (
             (each.items[0], each)
-            for each in finders.ranges(script)
+            for each in stream_finder.ranges(script)
             # The first marker of a stream has to start where the request says (SNP-07).
             if each.former is not None and not each.historical and len(each.items) > 1
         ),
@@ -88,16 +87,16 @@ def _below(script: Script) -> Broken:
 
 def _above(script: Script) -> Broken:
     """Let a marker end before its last item, in a snapshot that nothing asks to be complete (SNP-02)."""
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
         (
             (each.items[-1], each)
-            for each in finders.ranges(script)
+            for each in stream_finder.ranges(script)
             # A next marker, or an end without trouble, would find that the snapshot did not stop at its end (SNP-06).
             if each.following is None and not each.instance.completed and each.instance.alone
             if each.whole and len(each.items) > 1 and not each.flags & ACK and not each.historical
             # A seqno advanced has a rule of its own (SEQ-11), and so has what replicas acknowledge (SEQ-10).
-            if each.items[-1].frame.name in finders.DOCUMENTS and not each.instance.acknowledged
+            if each.items[-1].frame.name in stream_finder.DOCUMENTS and not each.instance.acknowledged
         ),
     )
     end, last = found.seqnos[-2:]
@@ -115,7 +114,7 @@ def _inverted(script: Script) -> Broken:
     It ends where the last one did, so that nothing is missing, and has no items, which is a fault that cannot be
     avoided: none would be inside.
     """
-    found = finders.pick(script, ((each.items[-1], each) for each in _pairs(script) if each.whole))
+    found = stream_finder.pick(script, ((each.items[-1], each) for each in _pairs(script) if each.whole))
     fields = {**found.marker.frame.fields, "snap_start_seqno": found.end + 1}
     fields["snapshot_type"] &= ~(ACK | CHECKPOINT)
     instance = found.instance
@@ -126,18 +125,18 @@ def _inverted(script: Script) -> Broken:
 
 def _overlap(script: Script, variant: str) -> Broken:
     """Let a marker start at the end of the one before, or below it (SNP-04)."""
-    recent = finders.recent(script)
-    found, before = finders.pick(
+    recent = stream_finder.recent(script)
+    found, before = stream_finder.pick(
         script,
         (
             (each.marker, (each, before))
-            for each in finders.ranges(script)
+            for each in stream_finder.ranges(script)
             if (before := each.former) is not None and before.items and not each.historical and not before.historical
-            if variant == "at-end" or finders.seqno(before.items[0]) < before.end
+            if variant == "at-end" or stream_finder.seqno(before.items[0]) < before.end
             if id(each.instance.talk) in recent
         ),
     )
-    start = before.end if variant == "at-end" else finders.seqno(before.items[0])
+    start = before.end if variant == "at-end" else stream_finder.seqno(before.items[0])
     found.marker.frame.fields["snap_start_seqno"] = start
     because = f"the snapshot starts at {start}, and the one before it ended at {before.end}"
     return Broken("SNP-04", variant, found.instance.talk, (found.marker, before.marker), because)
@@ -153,10 +152,10 @@ def _reaching_back(script: Script) -> Broken:
 
 def _repeated_key(script: Script, variant: str, fits: Callable[[Snapshot], bool]) -> Broken:
     """Give a later item of a snapshot the key of an earlier one (SNP-05)."""
-    histories, unshared = finders.histories(script), finders.unshared(script)
+    histories, unshared = stream_finder.histories(script), stream_finder.unshared(script)
 
     def pairs() -> Iterator[tuple[Emission, tuple[Snapshot, Emission, Emission]]]:
-        for snapshot in finders.snapshots(script):
+        for snapshot in stream_finder.snapshots(script):
             if snapshot.historical or not fits(snapshot):
                 continue
             usable = [each for each in snapshot.items if each.frame.name == "mutation" and id(each) in unshared]
@@ -165,15 +164,17 @@ def _repeated_key(script: Script, variant: str, fits: Callable[[Snapshot], bool]
                 if all(len(histories[each.frame.vbucket, each.frame.key]) == 1 for each in (older, newer)):
                     yield newer, (snapshot, older, newer)
 
-    snapshot, older, newer = finders.pick(script, pairs())
+    snapshot, older, newer = stream_finder.pick(script, pairs())
     newer.frame.key = older.frame.key
     # Revision and CAS follow the seqnos, which an out-of-order snapshot does not.
-    low, high = sorted((older, newer), key=finders.seqno)
+    low, high = sorted((older, newer), key=stream_finder.seqno)
     high.frame.fields["rev_seqno"] = low.frame.fields["rev_seqno"] + 1
     if high.frame.cas <= low.frame.cas:
         low.frame.cas, high.frame.cas = high.frame.cas, low.frame.cas
     key = older.frame.key.decode(errors="replace")
-    because = f"key {key!r} has seqno {finders.seqno(older)} and seqno {finders.seqno(newer)} in one snapshot"
+    because = (
+        f"key {key!r} has seqno {stream_finder.seqno(older)} and seqno {stream_finder.seqno(newer)} in one snapshot"
+    )
     return Broken("SNP-05", variant, snapshot.instance.talk, (newer, older), because)
 
 
@@ -196,14 +197,14 @@ def _key_twice_draft(script: Script) -> Broken:
 
 def _incomplete(script: Script, variant: str) -> Broken:
     """Leave out the last item of a snapshot that has to be complete (SNP-06)."""
-    unshared = finders.unshared(script)
+    unshared = stream_finder.unshared(script)
 
     def options() -> Iterator[tuple[Emission, tuple[Snapshot, Emission]]]:
-        for each in finders.ranges(script):
+        for each in stream_finder.ranges(script):
             proof = _next_marker(each) if variant == "marker" else each.instance.finish
             usable = each.whole and len(each.items) > 1 and not each.historical and not each.flags & ACK
             # Streams of filters stopped short in some releases, and an end inside a snapshot may cut it.
-            if not usable or each.instance.filtered or each.items[-1].frame.name not in finders.DOCUMENTS:
+            if not usable or each.instance.filtered or each.items[-1].frame.name not in stream_finder.DOCUMENTS:
                 continue
             if variant == "end" and (
                 each.following is not None
@@ -214,7 +215,7 @@ def _incomplete(script: Script, variant: str) -> Broken:
             if proof is not None and id(each.items[-1]) in unshared:
                 yield each.items[-1], (each, proof)
 
-    found, proof = finders.pick(script, options())
+    found, proof = stream_finder.pick(script, options())
     edits.take_out(found.instance.talk, found.items[-1])
     last = found.seqnos[-2]
     because = f"the snapshot ends at {found.end}, and the last seqno that came of it is {last}"
@@ -239,9 +240,13 @@ def _first_start(script: Script, variant: str) -> Broken:
             return wanted - 1 if wanted > 1 else None
         return start if wanted < start else None
 
-    found = finders.pick(
+    found = stream_finder.pick(
         script,
-        ((each.marker, each) for each in finders.ranges(script) if each.former is None and wrong(each) is not None),
+        (
+            (each.marker, each)
+            for each in stream_finder.ranges(script)
+            if each.former is None and wrong(each) is not None
+        ),
     )
     start = wrong(found) or 0
     instance = found.instance
@@ -311,6 +316,6 @@ FAULTS: tuple[Fault, ...] = (
     Fault("SNP-06", "end a stream before its snapshot is complete", "basic", _incomplete_before_end, "end"),
     Fault("SNP-07", "start the first snapshot before the requested one", "close-resume", _first_below, "below"),
     Fault("SNP-07", "start the first snapshot inside the requested one", "close-resume", _first_above, "above"),
-    *snapshot_marks.FLAG_FAULTS,
-    *snapshot_brackets.BRACKET_FAULTS,
+    *snapshot_markers.FLAG_FAULTS,
+    *snapshot_oso.BRACKET_FAULTS,
 )

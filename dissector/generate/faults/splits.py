@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissector.generate.faults import edits, finders, ledger
+from dissector.generate.faults import edits, stream_finder, window_sums
 from dissector.generate.frame import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dissector.generate.conversation import Conversation, Emission
-    from dissector.generate.faults.finders import Snapshot
+    from dissector.generate.faults.stream_finder import Snapshot
     from dissector.generate.scenario import Script
 
 
@@ -26,10 +26,10 @@ def with_room(script: Script) -> Iterator[Snapshot]:
     full = {
         id(talk)
         for talk in script.conversations
-        for row in ledger.balances(talk)
+        for row in window_sums.balances(talk)
         if row.window and row.emission.frame.flow_bytes and row.outstanding + _ONE_MORE >= row.window
     }
-    for each in finders.ranges(script):
+    for each in stream_finder.ranges(script):
         if id(each.instance.talk) not in full:
             yield each
 
@@ -37,7 +37,7 @@ def with_room(script: Script) -> Iterator[Snapshot]:
 def split(snapshot: Snapshot, at: int) -> Emission:
     """Announce the items from one on as a snapshot of their own; return its marker."""
     instance, frame = snapshot.instance, snapshot.marker.frame
-    end, last = finders.seqno(snapshot.items[at - 1]), snapshot.end
+    end, last = stream_finder.seqno(snapshot.items[at - 1]), snapshot.end
     fields = {**frame.fields, "snap_start_seqno": end + 1, "snap_end_seqno": last}
     frame.fields["snap_end_seqno"] = end
     if frame.fields.get("max_visible_seqno", 0) > end:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import cramjam
 
-from dissector.encode import pack_records, pack_xattrs
+from dissector.codec.encoder import pack_records, pack_xattrs
 from dissector.generate.conversation import CLIENT, SERVER
 from dissector.generate.frame import Frame
 from dissector.generate.scenario import Scenario

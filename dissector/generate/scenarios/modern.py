@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import cramjam
 
-from dissector.encode import pack_records, pack_xattrs
+from dissector.codec.encoder import pack_records, pack_xattrs
 from dissector.generate.scenario import Scenario
 from dissector.generate.scenarios.setup import count, modern
 from dissector.generate.session import CHECKPOINT, DISK, HISTORY, MAY_DUPLICATE, MEMORY, REASON_CLOSED

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissector.encode import pack_fields, pack_metadata
+from dissector.codec.encoder import pack_fields, pack_metadata
+from dissector.codec.leb128 import pack as leb128
 from dissector.generate.scenario import Scenario
 from dissector.generate.scenarios.modern import ENDS_CLOSED
 from dissector.generate.scenarios.setup import RELEASE_4, modern, plain
 from dissector.generate.session import CHECKPOINT, DISK, MEMORY, NO_END
 from dissector.generate.stream import JSON
-from dissector.leb128 import pack as leb128
 from dissector.spec import fields
 from dissector.spec.model import Release
 

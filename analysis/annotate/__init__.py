@@ -1,0 +1,1 @@
+"""Findings as comments on the packets of a copy of the captures."""

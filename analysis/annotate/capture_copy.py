@@ -1,0 +1,262 @@
+"""A copy of captures as one pcapng file, in which packets have comments. Nothing else is changed.
+
+* Blocks of a pcapng file are copied byte for byte; only packet blocks that get or lose comments are written anew, in
+  their section's byte order.
+* A Simple Packet Block has no room for comments and becomes an Enhanced one. It had no time either: it takes that of
+  the packet before it, as the reader has it, so far as the clock of interface 0 can tell it.
+* A section's length, where it is stated, becomes "unspecified" when anything in the section changes.
+* A pcap file becomes a section with one interface. Of Kuznetzov's longer record headers the packet remains.
+* What the reader passes over as damaged is left out, so that the copy can be read, and packets keep their numbers.
+
+Knows capture files; must not know what the comments say, but for telling comments of an earlier check from others.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from analysis.annotate.comment import MARK, read_comment
+from dissector.capture.clock import NANOSECONDS
+from dissector.capture.interfaces import options_in
+from dissector.capture.magic import SECTION_HEADER
+from dissector.capture.pcapng import SIMPLE_PACKET
+from dissector.capture.pcapng_writer import (
+    APPLICATION,
+    CHECK_SEQUENCE_BITS,
+    COMMENT,
+    RESOLUTION,
+    block,
+    interface,
+    option_list,
+    packet_block,
+    section_header,
+)
+from dissector.capture.sound_blocks import CHUNK_BYTES, StretchReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dissector.capture import Input, PacketBlock
+    from dissector.capture.compression import RawStream
+    from dissector.capture.packet_block import Longs
+    from dissector.capture.pcap import FileHeader
+    from dissector.capture.pcapng_writer import Option
+    from dissector.capture.sound_blocks import Packets, Stretch
+
+_SECTION_LENGTH_AT = 16  #: bytes into a section header
+_SECTION_HEADER_BYTES = 28
+_PACKET_AT = 28  #: where the packet begins in a block that is not simple
+_SIMPLE_PACKET_AT = 12
+_UNSPECIFIED = b"\xff" * 8  #: the section length -1, in either byte order
+_MARK = MARK.encode()
+
+
+class Comments(Protocol):
+    """What to write beside packets, by their numbers in the copy."""
+
+    left_out: int  #: comments that were not given out
+
+    @property
+    def numbers(self) -> Longs:
+        """Return the packets that have comments, in order."""
+        ...
+
+    def of(self, packet: int) -> list[bytes]:
+        """Write the comments of a packet."""
+        ...
+
+
+@dataclass(slots=True)
+class Copied:
+    """What became of the packets and their comments."""
+
+    packets: int = 0
+    commented: int = 0  #: packets that have comments of this check
+    removed: int = 0  #: comments of an earlier check that are not in the copy
+    left_out: int = 0  #: comments of this check that are not in the copy: their packet has too many
+    passed_over: int = 0  #: blocks that were too large to copy
+
+
+def copy(
+    inputs: Sequence[Input | RawStream], comments: Comments, stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES
+) -> Copied:
+    """Copy captures one behind the other; ``stream`` can be written to at any place."""
+    copier = _Copier(comments, stream, chunk_bytes)
+    for each in inputs:
+        copier.copy(each)
+    copier.done.left_out = comments.left_out
+    return copier.done
+
+
+class _Copier:
+    """Writes captures one behind the other, and counts packets through."""
+
+    def __init__(self, comments: Comments, stream: IO[bytes], chunk_bytes: int) -> None:
+        self.done = Copied()
+        self._comments = comments
+        self._stream = stream
+        self._chunk_bytes = chunk_bytes
+        self._order = ""  #: byte order of the section that is being written; empty: none has begun
+        self._length_at: int | None = None  #: where the section states its length
+        self._position = 0  #: byte of the input up to which everything is copied
+
+    def copy(self, each: Input | RawStream) -> None:
+        """Copy one capture."""
+        self._order, self._length_at, self._position = "", None, 0
+        with StretchReader(each, self._take, self._chunk_bytes) as reader:
+            if reader.is_pcapng:
+                for _ in reader:
+                    pass  # its stretches are taken
+                if reader.position != self._position:
+                    self._change()
+            else:
+                self._pcap(reader, reader.header)
+        if not self._order:  # nothing in it: still, what is written is a capture
+            self._begin("<")
+        self.done.passed_over += reader.passed_over
+
+    # ------------------------------------------------------------------------------------------------------- pcap
+
+    def _pcap(self, packets: StretchReader, header: FileHeader | None) -> None:
+        if header is None:
+            return
+        self._begin("<")
+        exponent = len(str(header.ticks_per_second)) - 1
+        options = [(RESOLUTION, bytes((exponent,)))]
+        if header.check_sequence_bits is not None:
+            options.append((CHECK_SEQUENCE_BITS, bytes((header.check_sequence_bits,))))
+        self._stream.write(interface(header.linktype, header.snaplen, *options))
+        for each in packets:
+            self._records(each, NANOSECONDS // header.ticks_per_second)
+
+    def _records(self, packets: PacketBlock, nanoseconds: int) -> None:
+        """Write the packets of a pcap file; a tick of its clock is so many nanoseconds."""
+        comments = dict.fromkeys(self._count(len(packets)).tolist())
+        first = self.done.packets - len(packets) + 1
+        view = packets.buffer.data
+        rows = (packets.offset, packets.captured, packets.original, packets.time_ns // nanoseconds)
+        for at, (offset, captured, original, ticks) in enumerate(
+            zip(*(column.tolist() for column in rows), strict=True)
+        ):
+            options = self._options(first + at) if at in comments else ()
+            self._stream.write(packet_block(0, ticks, view[offset : offset + captured], original, *options))
+
+    # ----------------------------------------------------------------------------------------------------- pcapng
+
+    def _take(self, stretch: Stretch) -> None:
+        """Copy blocks of a pcapng file."""
+        if stretch.position != self._position:
+            self._change()  # something damaged was left out
+        self._position = stretch.position + len(stretch.data)
+        if stretch.data[:4] == SECTION_HEADER:
+            self._section(stretch)
+            return
+        if stretch.order != self._order:  # the section's header is damaged
+            self._begin(stretch.order)
+        if stretch.packets is None:
+            self._stream.write(stretch.data)
+        else:
+            self._packets(stretch, stretch.packets)
+
+    def _section(self, stretch: Stretch) -> None:
+        if len(stretch.data) < _SECTION_HEADER_BYTES:  # the reader needs no more than the byte order
+            self._begin(stretch.order)
+            return
+        stated = stretch.data[_SECTION_LENGTH_AT : _SECTION_LENGTH_AT + 8] != _UNSPECIFIED
+        self._order = stretch.order
+        self._length_at = self._stream.tell() + _SECTION_LENGTH_AT if stated else None
+        self._stream.write(stretch.data)
+
+    def _packets(self, stretch: Stretch, packets: Packets) -> None:
+        """Copy packet blocks and what lies between them."""
+        chosen = np.union1d(self._count(len(packets.start)), _suspects(stretch, packets))
+        first = self.done.packets - len(packets.start) + 1
+        edits: list[tuple[int, int | None]] = [(int(packets.start[at]), int(at)) for at in chosen]
+        edits += [(start, None) for start in packets.refused.tolist()]
+        copied = 0
+        for start, at in sorted(edits):
+            self._stream.write(stretch.data[copied:start])
+            (length,) = struct.unpack_from(f"{stretch.order}I", stretch.data, start + 4)
+            copied = start + length
+            old = stretch.data[start:copied]
+            new = b"" if at is None else self._packet(stretch, packets, at, first + at)
+            if new != old:
+                self._change()
+            self._stream.write(new)
+        self._stream.write(stretch.data[copied:])
+
+    def _packet(self, stretch: Stretch, packets: Packets, at: int, number: int) -> bytes:
+        """Return a packet's block with its comments."""
+        order, start = stretch.order, int(packets.start[at])
+        kind, length = struct.unpack_from(f"{order}II", stretch.data, start)
+        old = bytes(stretch.data[start : start + length])
+        comments = self._options(number)
+        captured = int(packets.columns.captured[at])
+        if kind == SIMPLE_PACKET:
+            if not comments or packets.clock is None:
+                return old
+            ticks = packets.clock.ticks(int(packets.columns.time_ns[at]))
+            data = old[_SIMPLE_PACKET_AT : _SIMPLE_PACKET_AT + captured]
+            return packet_block(0, ticks, data, int(packets.columns.original[at]), *comments, order=order)
+        options_at = _PACKET_AT + captured + -captured % 4
+        there = list(options_in(old[:-4], options_at, order))
+        kept = [option for option in there if not _ours(option)]
+        self.done.removed += len(there) - len(kept)
+        if len(kept) == len(there) and not comments:
+            return old
+        return block(kind, old[8:options_at] + option_list([*kept, *comments], order), order)
+
+    # ------------------------------------------------------------------------------------------------------- both
+
+    def _begin(self, order: str) -> None:
+        """Begin a section of our own."""
+        self._order, self._length_at = order, None
+        self._stream.write(section_header((APPLICATION, b"uprscope check"), order=order))
+
+    def _change(self) -> None:
+        """Something in the section is not as it was: a length that it states is no longer true."""
+        if self._length_at is not None:
+            self._stream.seek(self._length_at)
+            self._stream.write(_UNSPECIFIED)
+            self._stream.seek(0, os.SEEK_END)
+            self._length_at = None
+
+    def _count(self, packets: int) -> Longs:
+        """Count the next packets; return which of them get comments."""
+        first = self.done.packets + 1
+        self.done.packets += packets
+        numbers = self._comments.numbers
+        low, high = np.searchsorted(numbers, (first, first + packets))
+        self.done.commented += int(high - low)
+        return numbers[low:high] - first
+
+    def _options(self, number: int) -> list[Option]:
+        return [(COMMENT, text) for text in self._comments.of(number)]
+
+
+def _suspects(stretch: Stretch, packets: Packets) -> Longs:
+    """Return the packets in whose blocks the mark of our comments is: few have to be looked at closely."""
+    found: list[int] = []
+    data = bytes(stretch.data)
+    at = data.find(_MARK)
+    while at >= 0:
+        found.append(at)
+        at = data.find(_MARK, at + 1)
+    places = np.searchsorted(packets.start, np.array(found, np.int64), side="right") - 1
+    return np.unique(places[places >= 0])
+
+
+def _ours(option: Option) -> bool:
+    """Tell whether an option is a comment of an earlier check, or looks exactly like one."""
+    code, value = option
+    if code != COMMENT:
+        return False
+    try:
+        return read_comment(value.decode()) is not None
+    except UnicodeDecodeError:
+        return False

@@ -1,0 +1,132 @@
+"""Findings to comments on packets: which packet of a copy gets which, all inputs counted through.
+
+Reads the captures again for the names of the frames. Knows findings and packet numbers; must not know capture files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from analysis.annotate.comment import Annotation
+from analysis.check import transcript
+from dissector.capture import CaptureReader
+from dissector.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from analysis.check.findings import Finding
+    from dissector.capture import Input
+    from dissector.frames.reader import FrameReader
+    from dissector.options import Options
+
+#: What a comment says of a frame, and where it is. No key: user data leaves a capture only when asked for.
+_COLUMNS = transcript.COLUMNS | {"name", "response", "vbucket", "by_seqno"}
+_PLACES = frozenset(("capture", "capture_first", "packet_first", "packet_last", "missing"))
+#: Comments on one packet, in bytes. A thousand findings may share a stream request; older versions of Wireshark read no
+#: file that has a block of more than 16 MiB.
+_MOST_BYTES = 8 << 20
+
+
+class _Place(NamedTuple):
+    """A frame: what it is called, and its packet in the copy."""
+
+    message: str
+    packet: int
+
+
+class Annotations:
+    """The comments of every packet, by its number in the copy."""
+
+    def __init__(self, findings: Sequence[Finding], places: dict[int, _Place]) -> None:
+        self._places = places
+        self._proofs: dict[int, list[tuple[Finding, int]]] = defaultdict(list)
+        for finding in findings:
+            for at, frame in enumerate(finding.frames):
+                self._proofs[places[frame.frame].packet].append((finding, at))
+        self.numbers: NDArray[np.int64] = np.array(sorted(self._proofs), np.int64)  #: packets that have comments
+        self.left_out = 0  #: comments that were not given out because their packet had too many
+
+    def of(self, packet: int) -> list[bytes]:
+        """Write the comments of a packet: those of the worst findings first."""
+        found: list[bytes] = []
+        size = 0
+        for finding, at in self._proofs.get(packet, ()):
+            text = str(self._annotation(finding, at)).encode()
+            size += len(text)
+            if size > _MOST_BYTES:
+                self.left_out += 1
+            else:
+                found.append(text)
+        return found
+
+    def _annotation(self, finding: Finding, at: int) -> Annotation:
+        frame = finding.frames[at]
+        return Annotation(
+            finding.rule,
+            finding.severity.value,
+            frame.role,
+            self._places[frame.frame].message,
+            f"{finding.sentence.rstrip('.')}.",
+            finding.id,
+            tuple((each.role, self._places[each.frame].packet) for each in finding.frames),
+        )
+
+
+def annotations_of(
+    inputs: Sequence[Input],
+    options: Options,
+    findings: Sequence[Finding],
+    watch: Callable[[FrameReader], Callable[[], None]] | None = None,
+) -> Annotations:
+    """Make the comments for a copy of ``inputs``, which are in the order in which they are read and copied."""
+    chosen = dataclasses.replace(options, columns=_COLUMNS | _PLACES, document_keys=False)
+    rows = transcript.read(inputs, chosen, findings, watch, neighbours=0).rows
+    for frame in (frame for finding in findings for frame in finding.frames):
+        if frame.frame not in rows:
+            raise InputError(f"{frame.capture}: changed while it was being checked")
+    index = {each.name: at for at, each in enumerate(inputs)}
+    found = {number: _packet(row) for number, row in rows.items()}
+    last = max((index[capture] for capture, _ in found.values()), default=0)
+    before = _packets_before(inputs[:last])
+    places = {
+        number: _Place(_message(rows[number]), before[index[capture]] + packet)
+        for number, (capture, packet) in found.items()
+    }
+    return Annotations(findings, places)
+
+
+def _packet(row: dict[str, Any]) -> tuple[str, int]:
+    """Return the packet that stands for a frame: where it ends; or where it begins, if that is all there is of it."""
+    if row["missing"]:
+        return row["capture_first"], row["packet_first"]
+    return row["capture"], row["packet_last"]
+
+
+def _message(row: dict[str, Any]) -> str:
+    """Name a frame. Of seqnos from 2^63-1 on the rows know only that they are that large."""
+    parts = [row["name"]]
+    if row["response"]:
+        parts.append("response")
+    if row["vbucket"] is not None:
+        parts.append(f"vb {row['vbucket']}")
+    if row["by_seqno"] is not None:
+        parts.append(f"seqno {row['by_seqno']}")
+    return " ".join(parts)
+
+
+def _packets_before(inputs: Sequence[Input]) -> list[int]:
+    """Count the packets before each of the inputs, and before what comes behind the last of them."""
+    before = [0]
+    for each in inputs:
+        with CaptureReader(each) as reader:
+            for _ in reader:
+                pass
+        before.append(before[-1] + reader.packets)
+    return before

@@ -1,0 +1,219 @@
+"""The checker: tables of the context through the rules, into findings and tallies. The same for command line and Spark.
+
+It knows no rule; it knows what a check is, and that one finding stands for all that go back to the same root.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.check.findings import Finding, FrameRef, Tally, finding_id, signed_facts
+from analysis.check.selection import EVERYTHING, Selection
+from analysis.context import Context
+from analysis.context.frame_refs import Ref
+from analysis.rules import RULES
+from analysis.rules.row_sets import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from analysis.context import Table
+    from analysis.rules.model import Check, Rule, Severity
+
+    Mask = NDArray[np.bool_]
+
+_MOST = 8  #: where at most one row in so many is left out, the others are looked at in place
+#: Findings of one rule that are kept; more are counted only.
+MAX_FINDINGS = 1000
+
+
+class Checker:
+    """One run of the rules over batches of frames."""
+
+    def __init__(
+        self, rules: Sequence[Rule] = RULES, *, limit: int = MAX_FINDINGS, selection: Selection = EVERYTHING
+    ) -> None:
+        self.rules = tuple(rules)
+        self.tallies = {rule.id: Tally(rule.id) for rule in self.rules}
+        self.findings: list[Finding] = []
+        self.left_out = 0  #: violations beyond the limit
+        self.hidden: Counter[str] = Counter()  #: what the selection left out: violations, and findings known before
+        self._limit = limit
+        self._selection = selection
+        self._context = Context()
+        self._connections, self._captures = self._context.connections, self._context.captures
+        self._roots: dict[tuple[object, ...], Finding] = {}
+        self._kept: dict[str, int] = dict.fromkeys(self.tallies, 0)
+        self._by_table: dict[str, dict[str, list[tuple[Rule, Check]]]] = {}
+        for rule in self.rules:
+            for check in rule.checks:
+                table = PARTS[check.over][0] if check.over in PARTS else check.over
+                self._by_table.setdefault(table, {}).setdefault(check.over, []).append((rule, check))
+
+    @property
+    def connections(self) -> int:
+        """Return how many connections there were."""
+        return len(self._connections.names)
+
+    def fold(self, batch: pa.RecordBatch) -> None:
+        """Check a batch of frames."""
+        self._take(self._context.fold(batch))
+
+    def finish(self) -> None:
+        """The frames are over: give out what was still undecided, and let go of what is remembered of them."""
+        self._take(self._context.finish())
+        del self._context
+        self._selection.confirm(self._connections.names)
+        self.findings.sort(key=lambda finding: (finding.severity.rank, finding.rule, finding.time_ns, finding.id))
+
+    def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
+        for name, table in tables:
+            for over, checks in self._by_table.get(name, {}).items():
+                mask = PARTS[over][1](table).astype(bool, copy=False) if over in PARTS else None
+                part, rows = _narrowed(table, mask)
+                if part.size:
+                    for rule, check in checks:
+                        self._check(rule, check, part, rows)
+
+    def _check(self, rule: Rule, check: Check, table: Table, rows: Mask | None) -> None:
+        """Check the rows of a table; ``rows`` tells which, None stands for all."""
+        if check.when is not None:
+            wanted = check.when(table).astype(bool, copy=False)
+            table, rows = _narrowed(table, wanted if rows is None else wanted & rows)
+        if not table.size:
+            return
+        tally = self.tallies[rule.id]
+        tally.checked += table.size if rows is None else int(np.count_nonzero(rows))
+        decided = rows
+        for unknown in check.unknown:
+            doubtful = unknown.when(table).astype(bool, copy=False)
+            if decided is not None:
+                doubtful = doubtful & decided
+            count = int(np.count_nonzero(doubtful))
+            if count:
+                tally.unknown[unknown.reason] += count
+                decided = ~doubtful if decided is None else decided & ~doubtful
+        broken = ~check.holds(table).astype(bool, copy=False)
+        if decided is not None:
+            broken &= decided
+        if broken.any():
+            found = np.flatnonzero(broken)
+            tally.violated += len(found)
+            self._report(rule, check, table.take(found))
+
+    def _report(self, rule: Rule, check: Check, table: Table) -> None:
+        """Make findings of the rows of a table that were asked for."""
+        chosen = self._chosen(check.severity or rule.severity, table, self.tallies[rule.id])
+        if not len(chosen):
+            return
+        table = table.take(chosen)
+        guilty = table.refs(check.guilty)
+        first, last, count = self._gathered(table, check.root)
+        rows = _Rows(table, check, guilty)
+        for index, end, size in zip(first.tolist(), last.tolist(), count.tolist(), strict=True):
+            key = (rule.id, check.name, *rows.places[index], rows.roots[index]) if rows.roots is not None else None
+            root = self._roots.get(key) if key is not None else None
+            if root is None:
+                if self._kept[rule.id] >= self._limit:
+                    self.left_out += size
+                    self.tallies[rule.id].unlisted += size
+                    continue
+                root = self._finding(rule, check, rows, index)
+                if self._selection.keeps(root.id):
+                    self._kept[rule.id] += 1
+                    self.findings.append(root)
+                else:
+                    self.hidden["baseline"] += 1
+                if key is not None:
+                    self._roots[key] = root
+                echoes = size - 1
+            else:
+                echoes = size
+            if echoes:
+                root.echoes += echoes
+                root.last_echo = self._frame("guilty", Ref.of(guilty[end]))
+
+    def _chosen(self, severity: Severity, table: Table, tally: Tally) -> NDArray[np.int64]:
+        """Return the rows that were asked for; count the others."""
+        selection = self._selection
+        rows = np.arange(table.size)
+        if severity.rank > selection.severity.rank:
+            self.hidden["severity"] += len(rows)
+            tally.mild += len(rows)
+            return rows[:0]
+        wanted = {}
+        if selection.connection is not None:
+            wanted["connection"] = selection.place(self._connections.names)
+        if selection.vbucket is not None:
+            wanted["vbucket"] = selection.vbucket
+        for name, value in wanted.items():
+            kept = rows[table[name][rows] == value]
+            self.hidden[name] += len(rows) - len(kept)
+            rows = kept
+        return rows
+
+    @staticmethod
+    def _gathered(table: Table, root: str | None) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return, for each finding there may be, its first row, its last one, and how many there are."""
+        rows = np.arange(table.size)
+        if root is None:
+            return rows, rows, np.ones(table.size, np.int64)
+        keys = np.stack([table[name].astype(np.int64) for name in ("connection", "vbucket", "stream_id", root)])
+        _, first, code, count = np.unique(keys, axis=1, return_index=True, return_inverse=True, return_counts=True)
+        last = np.zeros(len(first), np.int64)
+        last[code.reshape(-1)] = rows  # of several writes the last one stays
+        order = np.argsort(first)
+        return first[order], last[order], count[order]
+
+    def _finding(self, rule: Rule, check: Check, rows: _Rows, index: int) -> Finding:
+        connection, vbucket, stream_id = rows.places[index]
+        ref = Ref.of(rows.guilty[index])
+        refs = ((name, Ref.of(column[index])) for name, column in rows.evidence.items())
+        frames = (self._frame("guilty", ref), *(self._frame(name, each) for name, each in refs if each.ordinal))
+        facts = signed_facts(rows.facts, index)
+        name = self._connections.names[connection]
+        return Finding(
+            finding_id(rule, check, name, ref.side, ref.start_offset),
+            rule.id,
+            check.severity or rule.severity,
+            rule.title,
+            name,
+            None if vbucket < 0 else vbucket,
+            stream_id if stream_id > 0 else None,
+            frames,
+            facts,
+            check.sentence(facts),
+            check.name,
+        )
+
+    def _frame(self, role: str, ref: Ref) -> FrameRef:
+        capture = self._captures.names[ref.capture]
+        return FrameRef(role, ref.frame, capture, ref.packet_first, ref.packet_last, ref.time_ns)
+
+
+class _Rows:
+    """The columns that findings are made of."""
+
+    def __init__(self, table: Table, check: Check, guilty: NDArray[np.void]) -> None:
+        self.guilty = guilty
+        self.facts = {name: table[name] for name in check.facts}
+        self.evidence = {name: table.refs(name) for name in check.evidence}
+        columns = [table[name].tolist() for name in ("connection", "vbucket", "stream_id")]
+        self.places: list[tuple[int, int, int]] = list(zip(*columns, strict=True))
+        self.roots: list[int] | None = table[check.root].tolist() if check.root is not None else None
+
+
+def _narrowed(table: Table, mask: Mask | None) -> tuple[Table, Mask | None]:
+    """Return the chosen rows: as a table of their own, or with the mask where that would copy nearly everything."""
+    if mask is None:
+        return table, None
+    count = int(np.count_nonzero(mask))
+    if count == table.size:
+        return table, None
+    return (table, mask) if count * _MOST > table.size * (_MOST - 1) else (table.take(np.flatnonzero(mask)), None)

@@ -1,0 +1,125 @@
+"""Captures to findings: the whole way, for programs. The command line is a thin layer over this."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from analysis.check.checker import MAX_FINDINGS, Checker
+from analysis.check.selection import EVERYTHING, Selection
+from analysis.context import COLUMNS
+from analysis.rules import RULES
+from dissector.capture import expand
+from dissector.frames.reader import FrameReader
+from dissector.options import CHUNK_BYTES, Options, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from analysis.check.findings import Finding, Tally
+    from analysis.rules import Rule
+    from dissector.capture import Input
+
+#: Rules cost the same for few rows as for many, up to a point; measured: more is hardly faster, and takes more memory.
+_CHUNK_BYTES = 16 << 20
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What a check of captures gives."""
+
+    findings: list[Finding]  #: worst first
+    tallies: list[Tally]  #: one per rule, in the order of the rules
+    frames: int
+    connections: int
+    left_out: int = 0  #: violations beyond the limit of their rule
+    hidden: Counter[str] = field(default_factory=Counter)  #: what was not asked for, by the option that left it out
+    report: Report = field(default_factory=Report)  #: what could not be read
+
+    @property
+    def clean(self) -> bool:
+        """Tell whether nothing that was asked for was violated."""
+        return not self.findings and not self.left_out
+
+
+def check(
+    captures: str | Path | Iterable[str | Path],
+    *,
+    rules: Sequence[Rule] = RULES,
+    options: Options | None = None,
+    limit: int = MAX_FINDINGS,
+    selection: Selection = EVERYTHING,
+) -> Inspection:
+    """Check captures (paths, patterns, directories, or ``-``) against rules.
+
+    >>> inspection = check("captures/09_feed_real_consumer.pcap")
+    >>> for finding in inspection.findings:
+    ...     print(finding.rule, finding.sentence, finding.display_filter())
+    """
+    named = [captures] if isinstance(captures, str) or not hasattr(captures, "__iter__") else list(captures)
+    return inspect(expand([str(name) for name in named]), rules, options or Options(), limit=limit, selection=selection)
+
+
+def check_frames(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    rules: Sequence[Rule] = RULES,
+    limit: int = MAX_FINDINGS,
+    selection: Selection = EVERYTHING,
+) -> Inspection:
+    """Check frames that are there already, such as those of a Parquet file; in the order of their ``frame`` column."""
+    checker = Checker(rules, limit=limit, selection=selection)
+    frames = 0
+    for batch in batches:
+        frames += batch.num_rows
+        checker.fold(batch)
+    checker.finish()
+    return _inspection(checker, frames, Report())
+
+
+def inspect(
+    inputs: Sequence[Input],
+    rules: Sequence[Rule],
+    options: Options,
+    *,
+    limit: int = MAX_FINDINGS,
+    selection: Selection = EVERYTHING,
+    watch: Callable[[FrameReader], Callable[[], None]] | None = None,
+) -> Inspection:
+    """Check captures that are found already; ``watch`` is told how far it has come."""
+    reader = reader_of(inputs, options)
+    advance = watch(reader) if watch is not None else _nothing
+    checker = Checker(rules, limit=limit, selection=selection)
+    for batch in reader:
+        advance()
+        checker.fold(batch)
+    checker.finish()
+    return _inspection(checker, reader.report.frames, reader.report)
+
+
+def reader_of(inputs: Sequence[Input], options: Options) -> FrameReader:
+    """Return a reader of the frames as rules need them."""
+    chunk_bytes = _CHUNK_BYTES if options.chunk_bytes == CHUNK_BYTES else options.chunk_bytes
+    chosen = dataclasses.replace(options, columns=COLUMNS, document_keys=False, inspect=True, chunk_bytes=chunk_bytes)
+    return FrameReader(inputs, chosen)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _inspection(checker: Checker, frames: int, report: Report) -> Inspection:
+    return Inspection(
+        findings=checker.findings,
+        tallies=list(checker.tallies.values()),
+        frames=frames,
+        connections=checker.connections,
+        left_out=checker.left_out,
+        hidden=checker.hidden,
+        report=report,
+    )

@@ -1,1 +1,0 @@
-"""Commands that need the analysis. Arguments and output only."""

@@ -1,0 +1,149 @@
+"""A batch as the context sees it: numbers as arrays, connections and captures by numbers that last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.context.frame_refs import REF, Ref
+from analysis.context.kinds import KIND_OF
+from analysis.context.lookback import filled, sorted_by
+from dissector.arrow import encoded, plain
+from dissector.frames.batch import DRAFT, View
+from dissector.spec.model import Dialect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Longs = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+#: Columns of frames that the context reads.
+COLUMNS = frozenset(
+    (
+        *("frame", "capture", "packet_first", "packet_last", "time_ns", "connection", "direction"),
+        *("start_offset", "end_offset", "acked_offset", "gap", "skipped", "missing", "dialect", "magic", "opcode"),
+        *("response", "vbucket", "status", "subtype", "datatype", "framing_length", "extras_length", "key_length"),
+        *("value_length", "body_length", "opaque", "cas", "flow_bytes", "stream_id", "by_seqno", "rev_seqno", "nmeta"),
+        *("name", "key", "key_hash", "text", "features", "defects", "snap_start_seqno", "snap_end_seqno"),
+        *("snapshot_type", "max_visible_seqno", "high_completed_seqno", "high_prepared_seqno", "purge_seqno"),
+        *("marker_version", "open_flags", "stream_flags", "start_seqno", "end_seqno", "high_seqno", "vbucket_uuid"),
+        *("end_reason", "buffer_bytes", "prepared_seqno", "oso_flags", "vbucket_state", "stream_opaque", "event"),
+        *("event_version", "durability_level"),
+    )
+)
+_EARLY = {Dialect.UPR.value: 1}
+
+
+class Sight:
+    """One batch."""
+
+    def __init__(self, batch: pa.RecordBatch, base: int, connections: Directory, captures: Directory) -> None:
+        self.view = view = View(batch)
+        self.size = view.size
+        self.base = base  #: ordinal of the first row
+        self.ordinal: Longs = np.arange(base, base + self.size)
+        self.connection = connections.numbers(view.ids)[view.code]
+        self.side = view.direction
+        self.stream_of_bytes = self.connection * 2 + self.side  #: one number per direction
+        self.opcode, self.response = view.opcode, view.response
+        self.draft: Mask = view.numbering == DRAFT
+        subtype = np.maximum(view.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
+        self.kind = KIND_OF[view.numbering, view.response.astype(np.int64), view.opcode, subtype]
+        self.early: Mask = view.by_dialect(_EARLY, 0) > 0
+        self._captures = captures
+        self._refs: NDArray[np.void] | None = None
+        self._numbers: dict[str, Longs] = {}
+
+    def numbers(self, name: str) -> Longs:
+        """Return a column of numbers; -1 stands for null."""
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = self.view.numbers(name)
+        return found
+
+    def signed(self, name: str) -> Longs:
+        """Return a column of bit patterns, for which no number is left to stand for null."""
+        return plain(self.view.batch.column(name), 0)
+
+    def refs(self) -> NDArray[np.void]:
+        """Return a reference to each row."""
+        if self._refs is None:
+            names, places = encoded(self.view.batch.column("capture"))
+            codes = self._captures.numbers(names.to_pylist())
+            self._refs = np.empty(self.size, REF)
+            self._refs["ordinal"] = self.ordinal
+            self._refs["capture"] = codes[places]
+            self._refs["side"] = self.side
+            for name in ("frame", "packet_first", "packet_last", "time_ns", "start_offset"):
+                self._refs[name] = self.numbers(name)
+        return self._refs
+
+    def ref(self, row: int) -> Ref:
+        """Return a reference to one row."""
+        return Ref.of(self.refs()[row])
+
+
+class Directory:
+    """Names to numbers, in the order they come up."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def numbers(self, names: list[str]) -> Longs:
+        """Return the numbers of names; new ones are added."""
+        for name in names:
+            if name not in self._numbers:
+                self._numbers[name] = len(self.names)
+                self.names.append(name)
+        return np.array([self._numbers[name] for name in names], np.int64)
+
+
+class Directions:
+    """Where each direction stood before the batch: how far its frames had come, and when it last lost something."""
+
+    def __init__(self) -> None:
+        self._gap = np.zeros(0, np.int64)  #: ordinal of the first row behind the last hole
+        self._heard = np.full(0, -1, np.int64)
+
+    def gaps(self, sight: Sight, unexplained: list[int] | None = None) -> Longs:
+        """Return, for each row, the last gap of its direction up to that row; 0: none.
+
+        ``unexplained`` are rows that count as gaps because something before them must have been lost.
+        """
+        code = sight.stream_of_bytes
+        self._grow(int(code.max()) + 1 if sight.size else 0)
+        lost = (sight.numbers("gap") > 0) | (sight.numbers("skipped") > 0) | (sight.numbers("missing") > 0)
+        if unexplained:
+            lost[unexplained] = True
+        if not lost.any():
+            known: Longs = self._gap[code]
+            return known
+        order, groups = sorted_by(code)
+        found = groups.last_until(lost[order])
+        result = np.empty(sight.size, np.int64)
+        result[order] = filled(found, sight.ordinal[order], self._gap[code[order]])
+        return result
+
+    def commit(self, sight: Sight, gaps: Longs) -> None:
+        """The batch is done: remember where it left the directions."""
+        # Of several writes to one place the last one stays, and rows are in their order.
+        self._gap[sight.stream_of_bytes] = gaps
+        self._heard[sight.stream_of_bytes] = sight.numbers("end_offset")
+
+    def gap(self, direction: int) -> int:
+        """Return a direction's last gap before the batch."""
+        return int(self._gap[direction]) if direction < len(self._gap) else 0
+
+    def heard(self, direction: int) -> int:
+        """Return how far a direction had come before the batch."""
+        return int(self._heard[direction]) if direction < len(self._heard) else -1
+
+    def _grow(self, room: int) -> None:
+        more = max(room, 2 * len(self._gap)) - len(self._gap)
+        if room > len(self._gap):
+            self._gap = np.r_[self._gap, np.zeros(more, np.int64)]
+            self._heard = np.r_[self._heard, np.full(more, -1, np.int64)]

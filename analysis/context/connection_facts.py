@@ -1,0 +1,101 @@
+"""What is known of a connection at each of its frames: role, era, agreements, flow-control window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.context.lookback import filled, sorted_by
+from dissector.spec import enums, fingerprints
+from dissector.spec.model import Dialect
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from analysis.context.batch import Sight
+    from dissector.spec.model import Release
+
+    Longs = NDArray[np.int64]
+
+#: By fact, what it is before anything is known.
+FACTS = {"opened": 0, "producer": -1, "agreed": 0, "window": -1, "since": 0}
+_DELETE_TIMES = enums.OPEN_FLAGS.bit("include_delete_times")
+_FLEXIBLE = [magic.value for magic in enums.MAGICS if magic.flexible]
+
+
+def release(major: int, minor: int = 0) -> int:
+    """Return a release as a number that compares: 6.5 is 605."""
+    return major * 100 + minor
+
+
+def _number(since: Release | None) -> int:
+    return 0 if since is None else release(since.major, since.minor)
+
+
+def _forms() -> NDArray[np.int64]:
+    """Return, by opcode, extras length and marker version (3: none), the release that first sent such requests."""
+    table = np.zeros((256, 256, 4), np.int64)
+    for form in fingerprints.FORMS:
+        if form.dialect is Dialect.DCP:
+            if form.version is None:
+                table[form.opcode, form.extras] = _number(form.since)
+            else:
+                table[form.opcode, form.extras, form.version] = _number(form.since)
+    return table
+
+
+_FORMS = _forms()
+
+
+class Facts:
+    """All connections' facts."""
+
+    def __init__(self) -> None:
+        self._known = {name: np.full(0, empty, np.int64) for name, empty in FACTS.items()}
+
+    def fold(self, sight: Sight, changes: dict[str, dict[int, int]]) -> dict[str, Longs]:
+        """Return each fact at each row, with all that happened up to it, itself included."""
+        room = int(sight.connection.max()) + 1 if sight.size else 0
+        for name, column in self._known.items():
+            if room > len(column):
+                more = np.full(max(room, 2 * len(column)) - len(column), FACTS[name], np.int64)
+                self._known[name] = np.r_[column, more]
+        self._eras(sight, changes)
+        return {name: self._as_of(sight, name, changes.get(name, {})) for name in FACTS}
+
+    def _as_of(self, sight: Sight, name: str, changes: dict[int, int]) -> Longs:
+        known = self._known[name]
+        if not changes:
+            constant: Longs = known[sight.connection]
+            return constant
+        changed = np.zeros(sight.size, bool)
+        values = np.zeros(sight.size, np.int64)
+        changed[[*changes]] = True
+        values[[*changes]] = [*changes.values()]
+        order, groups = sorted_by(sight.connection)
+        found = filled(groups.last_until(changed[order]), values[order], known[sight.connection[order]])
+        result = np.empty(sight.size, np.int64)
+        result[order] = found
+        known[sight.connection[order][groups.ends]] = found[groups.ends]
+        return result
+
+    def _eras(self, sight: Sight, changes: dict[str, dict[int, int]]) -> None:
+        """Add what the forms of requests tell of the era."""
+        version = np.minimum(sight.numbers("marker_version"), 3)
+        since = _FORMS[sight.opcode, sight.numbers("extras_length") & 0xFF, np.where(version < 0, 3, version)]
+        since[np.isin(sight.numbers("magic"), _FLEXIBLE)] = _number(fingerprints.FLEXIBLE_SINCE)
+        flags = sight.numbers("open_flags")
+        since[(flags > 0) & (flags & _DELETE_TIMES > 0)] = _number(fingerprints.DELETE_TIMES_SINCE)
+        since[sight.response | sight.draft | sight.early] = 0
+        telling = np.flatnonzero(since > self._known["since"][sight.connection])
+        if not len(telling):
+            return
+        newest = dict.fromkeys(sight.connection[telling].tolist(), 0)
+        newest.update({number: int(self._known["since"][number]) for number in newest})
+        _, first = np.unique(sight.connection[telling] << 32 | since[telling], return_index=True)
+        for row in sorted(telling[first].tolist()):
+            number = int(sight.connection[row])
+            if since[row] > newest[number]:
+                newest[number] = int(since[row])
+                changes.setdefault("since", {})[row] = newest[number]

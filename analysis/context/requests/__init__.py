@@ -1,0 +1,1 @@
+"""Requests and their answers, and the streams that they begin and end."""

@@ -1,0 +1,1 @@
+"""Vbucket streams: their instances, snapshots, and the versions of documents in them."""

@@ -1,0 +1,112 @@
+"""A batch of frames as pictures want it: numbers as arrays, and connections with numbers and names that last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from analysis.context.kinds import CONTROL, OPEN
+from dissector.frames.batch import DRAFT, View
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Longs = NDArray[np.int64]
+
+#: Columns that every picture needs.
+COLUMNS = frozenset(
+    (
+        *("frame", "time_ns", "connection", "direction", "opcode", "response", "dialect", "key", "text"),
+        *("src", "sport", "dst", "dport"),
+    )
+)
+_NO_NUMBER = -1
+_MOST_DIGITS = 18
+
+
+class Party(NamedTuple):
+    """A connection, as people call it."""
+
+    id: str
+    number: int  #: as listings have it
+    client: str
+    server: str
+
+
+class People:
+    """The connections of a run, numbered from 0 as they come up."""
+
+    def __init__(self) -> None:
+        self.parties: list[Party] = []
+        self.names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int | None:
+        """Return the number of a connection by its id."""
+        return self._numbers.get(name)
+
+    def label(self, number: int) -> str:
+        """Return what to call a connection: its number in listings, and its name or its client."""
+        party = self.parties[number]
+        return f"{party.number} {self.names.get(number, party.client)}"
+
+    def numbers(self, view: View) -> Longs:
+        """Return each row's connection."""
+        found = []
+        for code, name in enumerate(view.ids):
+            if name not in self._numbers:
+                self._add(name, view, int(np.argmax(view.code == code)))
+            found.append(self._numbers[name])
+        return np.array(found, np.int64)[view.code]
+
+    def _add(self, name: str, view: View, row: int) -> None:
+        source, target = (
+            f"{view.batch.column(address)[row].as_py()}:{view.batch.column(port)[row].as_py()}"
+            for address, port in (("src", "sport"), ("dst", "dport"))
+        )
+        if view.direction[row]:
+            source, target = target, source
+        self._numbers[name] = len(self.parties)
+        self.parties.append(Party(name, len(self.parties) + 1, source, target))
+
+
+class Frames:
+    """One batch."""
+
+    def __init__(self, batch: pa.RecordBatch, people: People) -> None:
+        self.view = View(batch)
+        self.people = people
+        self.size = batch.num_rows
+        self.connection = people.numbers(self.view)
+        self.time_ns = self.view.numbers("time_ns")
+        self.opcode, self.response, self.direction = self.view.opcode, self.view.response, self.view.direction
+        self.draft = self.view.numbering == DRAFT
+        self._name()
+
+    def numbers(self, name: str) -> Longs:
+        """Return a column of numbers; -1 stands for null."""
+        return self.view.numbers(name)
+
+    def requests(self, opcode: int) -> NDArray[np.bool_]:
+        """Tell which rows are requests of this opcode, in all dialects but the draft."""
+        found: NDArray[np.bool_] = (self.opcode == opcode) & ~self.response & ~self.draft
+        return found
+
+    def controls(self, key: bytes) -> list[tuple[int, int]]:
+        """Return rows of controls with this key, and the number that each sets; words and nonsense are left out."""
+        rows = np.flatnonzero(self.requests(CONTROL))
+        found = []
+        for at, row in zip(rows.tolist(), self.view.rows(rows, ("key", "text")), strict=True):
+            text = row["text"] or ""
+            if row["key"] == key and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
+                found.append((at, int(text)))
+        return found
+
+    def _name(self) -> None:
+        rows = np.flatnonzero(self.requests(OPEN))
+        for at, row in zip(rows.tolist(), self.view.rows(rows, ("key",)), strict=True):
+            if row["key"]:
+                name = row["key"].decode("utf-8", "surrogateescape")  # whoever shows it escapes it
+                self.people.names.setdefault(int(self.connection[at]), name)

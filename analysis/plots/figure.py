@@ -1,0 +1,136 @@
+"""What the drawings of all kinds share: the sheet with its title, the axis of time, findings to mark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.plots.theme import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from analysis.check.findings import Finding
+    from analysis.plots.batch import People
+    from analysis.plots.theme import Theme
+
+#: Units of time, the largest that leaves the range above two of them is taken.
+_UNITS = ((3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"))
+WIDTH = 10.0  #: inches
+_PART, _MOST = 16, 0.6  #: a part of the time so small with so much in it is worth a look of its own
+_TOP = 0.72  #: inches for title and subtitle
+
+
+@dataclass(slots=True)
+class Sheet:
+    """Everything a drawing needs beside its numbers."""
+
+    theme: Theme
+    people: People
+    captures: str = ""  #: what was read, for the subtitle
+    findings: Sequence[Finding] = ()
+    start_ns: int | None = None  #: of the first frame
+    notes: list[str] = field(default_factory=list)
+
+    def figure(self, height: float, rows: int = 1, width: float = WIDTH, **grid: Any) -> tuple[Figure, list[Axes]]:
+        """Begin a figure with some axes."""
+        from matplotlib.figure import Figure as Made  # noqa: PLC0415 - see analysis.plots.theme.require
+        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
+
+        layout = ConstrainedLayoutEngine(rect=(0.0, 0.0, 1.0, 1 - _TOP / height))
+        figure = Made(figsize=(width, height), layout=layout)
+        axes = figure.subplots(rows, squeeze=False, **grid)
+        return figure, list(axes.flat)
+
+    def crowd(self, weights: NDArray[np.int64], starts_ns: NDArray[np.int64], width_ns: int) -> list[str]:
+        """Say which option shows more where most of it happens within a small part of the time."""
+        wide = len(weights) // _PART
+        if self.start_ns is None or wide < 1:
+            return []
+        sums = np.concatenate(([0], np.cumsum(weights)))
+        inside = sums[wide:] - sums[:-wide]
+        at = int(np.argmax(inside))
+        if inside[at] < _MOST * sums[-1]:
+            return []
+        busy = np.flatnonzero(weights[at : at + wide])
+        begin, end = int(starts_ns[at + busy[0]]), int(starts_ns[at + busy[-1]]) + width_ns
+        stretch = (max(begin - self.start_ns, 0) / 1e9, max(end - self.start_ns, 1) / 1e9)
+        return [f"most of it at {stretch[0]:.6g}-{stretch[1]:.6g} s (--time)"]
+
+    def title(self, figure: Figure, title: str, subtitle: str = "") -> None:
+        """Write the title and, below it, what the picture is made from."""
+        height = figure.get_size_inches()[1]
+        parts = [part for part in (subtitle, *self.notes, plain(self.captures, 60)) if part]
+        left = 0.12 / figure.get_size_inches()[0]
+        figure.text(left, 1 - 0.14 / height, title, fontsize=12, fontweight="bold", va="top")
+        figure.text(left, 1 - 0.42 / height, "  |  ".join(parts), fontsize=8, color=self.theme.quiet, va="top")
+
+
+class Clock:
+    """Times of a capture as numbers on an axis."""
+
+    def __init__(self, first_ns: int, last_ns: int) -> None:
+        self.first_ns = first_ns
+        self.range_ns = max(last_ns - first_ns, 1)
+        self.scale, self.unit = next(
+            ((scale, unit) for scale, unit in _UNITS if self.range_ns >= 2 * scale), (1e3, "µs")
+        )
+
+    def __call__(self, time_ns: NDArray[np.int64] | int) -> Any:
+        """Return where times are on the axis."""
+        return (np.asarray(time_ns, np.int64) - self.first_ns) / self.scale
+
+    def label(self, axes: Axes) -> None:
+        """Say on the axis what its numbers are."""
+        axes.set_xlabel(f"time since {_written(self.first_ns)} [{self.unit}]")
+
+    def limit(self, axes: Axes) -> None:
+        """Show the whole time, with a little room on both sides."""
+        width = self.range_ns / self.scale
+        axes.set_xlim(-0.015 * width, 1.015 * width)
+
+
+def _written(time_ns: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # no calendar has it
+        return f"{time_ns} ns"
+
+
+def duration(nanoseconds: float) -> str:
+    """Write a length of time for people."""
+    for scale, unit in _UNITS:
+        if nanoseconds >= scale:
+            return f"{nanoseconds / scale:.3g} {unit}"
+    return f"{nanoseconds:.3g} ns"
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def amounts(axes: Axes, unit: str, power: int = 1000) -> None:
+    """Write the numbers of the y axis with prefixes: 2 MiB, 15 k."""
+    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415
+
+    prefixes = ("", "Ki", "Mi", "Gi", "Ti") if power == 1024 else ("", "k", "M", "G", "T")
+
+    def written(value: float, _: int) -> str:
+        step = 0
+        while abs(value) >= power and step < len(prefixes) - 1:
+            value, step = value / power, step + 1
+        return f"{value:.4g} {prefixes[step]}{unit}".rstrip()
+
+    axes.yaxis.set_major_formatter(FuncFormatter(written))
+    if power == 1024:  # steps of decimal numbers look odd in binary units
+        top = max(axes.get_ylim()[1], 1.0)
+        step = 2.0 ** np.ceil(np.log2(top / 6))
+        axes.set_yticks(np.arange(0, top, step))

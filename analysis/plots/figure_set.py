@@ -1,0 +1,134 @@
+"""Pictures in the making: one reading of frames that fills any number of them, and checks rules on the way.
+
+Knows sources, kinds and the checker; must not know how a picture is drawn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from analysis import plots
+from analysis.check.selection import Selection
+from analysis.context import COLUMNS as CONTEXT_COLUMNS
+from analysis.plots.batch import COLUMNS, Frames, People
+from dissector.errors import UsageError
+from dissector.options import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from analysis.check.checker import Checker
+    from analysis.check.findings import Finding
+    from analysis.plots import Kind, Plot
+    from analysis.plots.frame_source import Reader, Source
+
+    Watch = Callable[[Reader], Callable[[], None]]
+
+
+_FOREVER = 1 << 62
+
+
+class Album:
+    """Pictures, the connections on them, and the findings to mark."""
+
+    def __init__(self, kinds: Sequence[Kind], checker: Checker | None = None) -> None:
+        self.plots: dict[str, Plot] = {kind.name: plots.make(kind) for kind in kinds}
+        self.people = People()
+        self.report = Report()
+        self.frames = 0
+        self.checker = checker
+        self.given: Sequence[Finding] = ()  #: where nothing is checked
+        self._connection: str | None = None
+        self._vbucket: int | None = None
+        self._from_ns, self._until_ns = 0, _FOREVER
+        self.start_ns: int | None = None  #: of the first frame
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Return what the rules found."""
+        return self.checker.findings if self.checker is not None else self.given
+
+    def choose(
+        self, connection: str | None, vbucket: int | None, from_ns: int = 0, until_ns: int | None = None
+    ) -> None:
+        """Show some of the frames only: of a connection (number or id), of a vbucket, of a time since the first one."""
+        self._from_ns, self._until_ns = from_ns, _FOREVER if until_ns is None else until_ns
+        Selection(connection=connection, vbucket=vbucket)  # complains about what makes no sense
+        self._connection, self._vbucket = connection, vbucket
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Return the columns of frames that are needed."""
+        found = COLUMNS.union(*(plot.columns for plot in self.plots.values()))
+        if self._vbucket is not None:
+            found |= {"vbucket"}
+        return found | CONTEXT_COLUMNS if self.checker is not None else found
+
+    def read(self, source: Source, watch: Watch | None = None) -> None:
+        """Read everything once."""
+        reader = source.open(self.columns)
+        advance = watch(reader) if watch is not None else None
+        for batch in reader:
+            if advance is not None:
+                advance()
+            self.fold(batch)
+        self.report = reader.report
+        self.finish()
+
+    def fold(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of frames."""
+        if not batch.num_rows:
+            return
+        self.frames += batch.num_rows
+        if self.checker is not None:
+            self.checker.fold(batch)
+        whole = Frames(batch, self.people)
+        chosen = self._chosen(whole)
+        if chosen.size:
+            for plot in self.plots.values():
+                plot.fold(chosen)
+
+    def finish(self) -> None:
+        """The frames are over."""
+        if self.checker is not None:
+            self.checker.finish()
+        for plot in self.plots.values():
+            plot.finish()
+        names = [party.id for party in self.people.parties]
+        Selection(connection=self._connection).confirm(names)
+
+    def _chosen(self, whole: Frames) -> Frames:
+        if self.start_ns is None:
+            self.start_ns = int(whole.time_ns[0])
+        timed = self._from_ns > 0 or self._until_ns < _FOREVER
+        if self._connection is None and self._vbucket is None and not timed:
+            return whole
+        mask = np.ones(whole.size, bool)
+        if self._connection is not None:
+            names = [party.id for party in self.people.parties]
+            mask &= whole.connection == Selection(connection=self._connection).place(names)
+        if self._vbucket is not None:
+            mask &= whole.numbers("vbucket") == self._vbucket
+        if timed:
+            since = whole.time_ns - self.start_ns
+            mask &= (since >= self._from_ns) & (since <= self._until_ns)
+        return Frames(whole.view.batch.filter(pa.array(mask)), self.people)
+
+
+def connection_id(people: People, connection: str | None) -> str | None:
+    """Return the id of a connection that was given by its number or its id."""
+    if connection is None:
+        return None
+    names = [party.id for party in people.parties]
+    selection = Selection(connection=connection)
+    selection.confirm(names)
+    return names[selection.place(names)]
+
+
+def demand(why: str | None, name: str) -> None:
+    """Complain where there is nothing to draw."""
+    if why is not None:
+        raise UsageError(f"{name}: nothing to draw: {why}")

@@ -1,0 +1,183 @@
+"""Bins of time that coarsen as time goes on: arrays of lanes by bins, bounded whatever is put in.
+
+A bin is a power of two of nanoseconds wide and begins at a multiple of that. When time does not fit, bins are put
+together in pairs; what comes out depends on the first and the last time alone, not on how frames were cut into
+batches. Knows numbers only: a lane is whatever its key says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dissector.frames.batch import distinct
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Longs = NDArray[np.int64]
+
+NONE = np.iinfo(np.int64).min  #: nothing in this bin
+BINS = 1024  #: at most, with few lanes
+_CELLS = 1 << 20
+_LEAST_BINS = 128
+MAX_LANES = _CELLS // _LEAST_BINS
+_FINEST = 10  #: as a power of two: about a microsecond
+
+SUM, LEAST, MOST, FIRST, LAST = "sum", "least", "most", "first", "last"
+
+
+class Bins:
+    """Arrays by name, all of the same lanes and bins."""
+
+    def __init__(self, **arrays: str) -> None:
+        """Make arrays; the value of each says how several numbers of a bin become one."""
+        self.how = arrays
+        self.keys: list[int] = []  #: of the lanes
+        self.left_out = 0  #: numbers of lanes that there was no room for
+        self.shift = _FINEST
+        self.low = 0  #: number of the first bin since the epoch
+        self.first_ns: int | None = None
+        self.last_ns = 0
+        self._lanes: dict[int, int] = {}
+        self._limit = BINS
+        self._room = 8
+        self.arrays = {name: _empty(how, self._room, self._limit) for name, how in arrays.items()}
+
+    def __getitem__(self, name: str) -> Longs:
+        """Return an array, as far as there are lanes and bins."""
+        return self.arrays[name][: len(self.keys), : self.count]
+
+    @property
+    def count(self) -> int:
+        """Return how many bins there are from the first time to the last."""
+        return 0 if self.first_ns is None else (self.last_ns >> self.shift) - self.low + 1
+
+    @property
+    def width_ns(self) -> int:
+        """Return how long a bin is."""
+        return 1 << self.shift
+
+    def starts_ns(self) -> Longs:
+        """Return when each bin begins."""
+        return np.arange(self.low, self.low + self.count, dtype=np.int64) << self.shift
+
+    def place(self, keys: Longs, times_ns: Longs) -> tuple[Longs, Longs, Longs]:
+        """Return the lane and the bin of each row, and which rows those are: rows without room are left out."""
+        rows = np.arange(len(keys))
+        if not len(rows):
+            return rows, rows, rows
+        known, code = distinct(keys)
+        lanes = np.array([self._lane(key) for key in known], np.int64)[code]
+        if (lanes < 0).any():
+            rows = np.flatnonzero(lanes >= 0)
+            self.left_out += len(lanes) - len(rows)
+            lanes, times_ns = lanes[rows], times_ns[rows]
+        if len(rows):
+            self._fit(int(times_ns.min()), int(times_ns.max()))
+        return lanes, (times_ns >> self.shift) - self.low, rows
+
+    def stretch(self, first_ns: int, last_ns: int) -> None:
+        """Make bins for a time in which nothing may be."""
+        self._fit(first_ns, last_ns)
+
+    def put(self, name: str, lanes: Longs, bins: Longs, numbers: Longs | int) -> None:
+        """Enter numbers, in the order they came."""
+        array, how = self.arrays[name], self.how[name]
+        at = (lanes, bins)
+        if how == SUM:
+            np.add.at(array, at, numbers)
+        elif how == LAST:
+            array[at] = numbers
+        elif how == MOST:
+            np.maximum.at(array, at, numbers)
+        elif how == LEAST:
+            # What is empty is the least number there is: turn the order of numbers around.
+            array[at] = np.where(array[at] == NONE, np.iinfo(np.int64).max, array[at])
+            np.minimum.at(array, at, numbers)
+        else:
+            fresh = np.flatnonzero(array[at] == NONE)[::-1]  # backwards: the first one stays
+            chosen = numbers if isinstance(numbers, int) else numbers[fresh]
+            array[lanes[fresh], bins[fresh]] = chosen
+
+    def _lane(self, key: int) -> int:
+        lane = self._lanes.get(key)
+        if lane is None:
+            if len(self.keys) >= MAX_LANES:
+                return -1
+            lane = self._lanes[key] = len(self.keys)
+            self.keys.append(key)
+            if lane >= self._room:
+                self._grow()
+        return lane
+
+    def _grow(self) -> None:
+        self._room *= 2
+        while self._room * self._limit > _CELLS and self._limit > _LEAST_BINS:
+            self._limit //= 2
+        if self.first_ns is not None:
+            self._fit(self.first_ns, self.last_ns)
+        for name, how in self.how.items():
+            grown = _empty(how, self._room, self._limit)
+            grown[: self._room // 2] = self.arrays[name][:, : self._limit]
+            self.arrays[name] = grown
+
+    def _fit(self, first_ns: int, last_ns: int) -> None:
+        fresh = self.first_ns is None
+        first = first_ns if self.first_ns is None else min(self.first_ns, first_ns)
+        last = last_ns if fresh else max(self.last_ns, last_ns)
+        shift = self.shift
+        while (last >> shift) - (first >> shift) >= self._limit:
+            shift += 1
+        if fresh:
+            self.shift, self.low = shift, first >> shift
+        while self.shift < shift:
+            self._halve()
+        back = self.low - (first >> shift)
+        if back > 0:
+            for name, how in self.how.items():
+                moved = _empty(how, *self.arrays[name].shape)
+                moved[:, back:] = self.arrays[name][:, :-back]
+                self.arrays[name] = moved
+            self.low -= back
+        self.first_ns, self.last_ns = first, last
+
+    def _halve(self) -> None:
+        """Put bins together in pairs."""
+        odd = self.low & 1
+        for name, how in self.how.items():
+            array = self.arrays[name]
+            lanes, width = array.shape
+            padded = _empty(how, lanes, width + 2)
+            padded[:, odd : odd + width] = array
+            left, right = padded[:, ::2], padded[:, 1::2]
+            halved = _empty(how, lanes, width)
+            halved[:, : left.shape[1]] = _together(how, left, right)
+            self.arrays[name] = halved
+        self.low >>= 1
+        self.shift += 1
+
+
+def _empty(how: str, lanes: int, bins: int) -> Longs:
+    return np.full((lanes, bins), 0 if how == SUM else NONE, np.int64)
+
+
+def _together(how: str, left: Longs, right: Longs) -> Longs:
+    if how == SUM:
+        return left + right
+    if how == MOST:
+        return np.maximum(left, right)
+    if how == FIRST:
+        return np.where(left == NONE, right, left)
+    if how == LAST:
+        return np.where(right == NONE, left, right)
+    return np.where(left == NONE, right, np.where(right == NONE, left, np.minimum(left, right)))
+
+
+def carried(values: Longs) -> Longs:
+    """Return each lane's last number up to each bin; NONE before its first."""
+    there = values != NONE
+    place = np.maximum.accumulate(np.where(there, np.arange(values.shape[1]), 0), axis=1)
+    found: Longs = np.take_along_axis(values, place, axis=1)
+    return found

@@ -1,0 +1,73 @@
+"""An archive: a directory with rows of frames and of findings as Parquet, such as the Spark job writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.check.export import SCHEMA
+from analysis.check.findings import Finding, FrameRef
+from analysis.plots.frame_source import Source
+from analysis.rules.model import Severity
+from dissector.errors import InputError, UsageError
+from dissector.terminal.style import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dissector.options import Options
+
+
+def open_archive(name: str, options: Options) -> tuple[Source, list[Finding] | None]:
+    """Return where the frames of an archive are, and its findings; None: it has none, so check the frames."""
+    folder = Path(name)
+    frames = _files(folder / "frames")
+    if not frames:
+        raise InputError(f"{name}: no archive: there is no Parquet file in {folder / 'frames'}")
+    findings = _files(folder / "findings")
+    return Source([], frames, options), _findings(findings) if (folder / "findings").is_dir() else None
+
+
+def _files(folder: Path) -> list[Path]:
+    # Names that begin with a dot or a _ are not data: that is how Spark marks what is under way.
+    return sorted(path for path in folder.rglob("*.parquet") if path.is_file() and path.name[0] not in "._")
+
+
+def _findings(paths: Sequence[Path]) -> list[Finding]:
+    import pyarrow as pa  # noqa: PLC0415 - takes a while to load
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    found: list[Finding] = []
+    for path in paths:
+        try:
+            table = pq.read_table(path, partitioning=None)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{path}: cannot be read: {one_line(str(error)[:200])}") from error
+        missing = [name for name in ("id", "rule", "frames") if name not in table.column_names]
+        if missing:
+            raise UsageError(f"{path}: has no column {missing[0]}, so these are no findings")
+        found += [_finding(row) for row in table.to_pylist()]
+    return found
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    row = {name: row.get(name) for name in SCHEMA.names}
+    severity = row["severity"] if row["severity"] in tuple(Severity) else Severity.ERROR
+    return Finding(
+        id=str(row["id"]),
+        rule=str(row["rule"]),
+        severity=Severity(severity),
+        title=row["title"] or "",
+        connection=row["connection"] or "",
+        vbucket=row["vbucket"],
+        stream_id=row["stream_id"],
+        frames=tuple(_frame(frame) for frame in row["frames"] or ()) or (_frame({**row, "role": "guilty"}),),
+        facts={fact["name"]: fact["value"] for fact in row["facts"] or ()},
+        sentence=row["sentence"] or "",
+        echoes=row["echoes"] or 0,
+    )
+
+
+def _frame(frame: dict[str, Any]) -> FrameRef:
+    numbers = {name: frame.get(name) or 0 for name in ("frame", "packet_first", "packet_last", "time_ns")}
+    return FrameRef(role=frame.get("role") or "", capture=frame.get("capture") or "", **numbers)

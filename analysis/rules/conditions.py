@@ -1,0 +1,66 @@
+"""Eras, roles and agreements as terms: what rules ask about the connection before they judge a message of it.
+
+Everything here is evidence that the capture has. That a server is older than something cannot be shown, only that it
+is not: where a rule begins with a release, it is silent until the release has given itself away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analysis.context.connection_facts import release
+from analysis.context.requests.state import AGREEMENTS, bit
+from analysis.rules.expressions import Term, col
+from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Unknown
+from dissector.spec import enums
+from dissector.spec.controls import CONTROL_KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Features of HELLO, with the release that no server which grants them is older than. Collections were shown early.
+_FEATURES = {"hello_xattr": release(5), "hello_collections": release(6, 5)}
+_SINCE: Mapping[str, int] = {
+    **{key.name: release(key.since.major, key.since.minor) for key in CONTROL_KEYS if key.since is not None},
+    **_FEATURES,
+}
+
+
+def at_least(major: int, minor: int = 0) -> Term:
+    """Return a term: the producer's release is this one or a later one, by what it said and what it agreed to."""
+    wanted = release(major, minor)
+    bits = sum(bit(name) for name in AGREEMENTS if _SINCE.get(name, 0) >= wanted)
+    found = (col.since >= wanted) | col.agreed.has(bits)
+    return found.named(f"release ≥ {major}.{minor}")
+
+
+def stream_flags(*names: str) -> int:
+    """Return flags of stream requests by name."""
+    return sum(enums.STREAM_FLAGS.bit(name) for name in names)
+
+
+def agreed(*names: str) -> Term:
+    """Return a term: all of these were agreed upon."""
+    found = col.agreed.has(bit(names[0]))
+    for name in names[1:]:
+        found &= col.agreed.has(bit(name))
+    return found.named(" and ".join(names) + " agreed", atomic=len(names) == 1)
+
+
+SYNC_REPLICATION = agreed("enable_sync_writes", "consumer_name")
+
+_ACTIVE = col.flags.has(stream_flags("takeover", "active_vbucket_only")) | SYNC_REPLICATION | at_least(7, 2)
+#: The producer's vbucket is active for certain: the request wanted no other one, or a replica takes part in its sync
+#: writes. Later releases do not merge snapshots, whatever the vbucket is (MB-53523).
+ACTIVE = _ACTIVE.named("source is active")
+
+_PARTIAL = col.filtered.true() | col.agreed.has(bit("open_skip_deletes_in_backfill"))
+PARTIAL = _PARTIAL.named("stream is filtered")  #: items may be missing on purpose
+
+#: What the stream was asked for is not known for certain, or what the connection was opened for.
+ASKED_UNKNOWN = (LOST_SINCE_BEGIN, UNOPENED)
+#: What was agreed upon is not known for certain: the set-up, or a part of either side's words, was not captured.
+SETUP_UNKNOWN = (
+    Unknown("start", col.opened.equals(0)),
+    Unknown("gap", col.connection_gap > 0),
+)

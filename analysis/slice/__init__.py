@@ -1,0 +1,1 @@
+"""The packets that prove a finding, as a small capture."""

@@ -1,0 +1,215 @@
+"""Which packets a finding needs: those that prove it, those that set the connection up, and more where it takes more.
+
+A rule is undecided where bytes are missing before the guilty frame. How much of a connection has to be kept differs by
+rule, so there are several choices, the smallest first; whoever cuts tries them. Knows frames and where they are; must
+not know rules, nor how packets are copied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analysis.context import kinds
+from dissector.frames.reader import FrameReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from analysis.check.findings import Finding
+    from dissector.capture import Input
+    from dissector.options import Options
+
+    Longs = NDArray[np.int64]
+
+#: What has to be known to read the rest of a connection.
+_STREAM = (kinds.STREAM_REQUEST, kinds.ADD_STREAM)
+_SET_UP = np.array((kinds.HELLO, kinds.OPEN, kinds.CONTROL, *_STREAM))
+_COLUMNS = frozenset(
+    (
+        *("frame", "capture", "capture_first", "packet_first", "packet_last", "connection", "direction", "opcode"),
+        *("response", "vbucket", "opaque", "src", "sport", "dst", "dport", "time_ns", "acked_offset", "end_offset"),
+    )
+)
+_BEFORE, _BEHIND = 12, 4  #: frames around the guilty one: a broken one is believed only among others
+_FURTHEST = 256  #: packets that are gone back for one in which a frame begins
+END = 1 << 62
+
+Ends = tuple[str, int, str, int]  #: addresses and ports of one direction
+
+
+def place(capture: int, packet: int) -> int:
+    """Return where a packet is, as one number that orders."""
+    return capture << 40 | packet
+
+
+class Run(NamedTuple):
+    """Packets from one place to another, of one direction or of all that are asked for."""
+
+    first: int
+    last: int
+    ends: Ends | None = None
+
+
+_NOWHERE = Run(0, 0)
+
+
+class Proof(NamedTuple):
+    """A frame to keep."""
+
+    frame: int
+    run: Run  #: beginning with a packet in which a frame begins
+    comment: str
+    role: str = ""  #: empty: set-up
+
+
+class Choice(NamedTuple):
+    """A set of packets, and what it is."""
+
+    what: str
+    runs: tuple[Run, ...]
+
+
+@dataclass(slots=True)
+class Needs:
+    """What a finding needs."""
+
+    connections: set[str]
+    flows: set[Ends] = field(default_factory=set)  #: both directions of its connections
+    proofs: list[Proof] = field(default_factory=list)
+    around: Run = field(default=_NOWHERE)  #: some frames before the guilty one, and a few behind it
+
+    def comments(self) -> dict[int, str]:
+        """Return what to write beside packets: the guilty frame's own text wins."""
+        found: dict[int, str] = {}
+        for proof in sorted(self.proofs, key=lambda each: (each.role != "guilty", not each.role)):
+            found.setdefault(proof.run.last, proof.comment)
+        return found
+
+    def choices(self) -> Iterator[Choice]:
+        """Give out sets of packets, each larger than the one before."""
+        small = tuple(proof.run for proof in self.proofs)
+        yield Choice("only the frames that prove it, and the set-up", small)
+        guilty = next(proof for proof in self.proofs if proof.role == "guilty")
+        evidence = [proof for proof in self.proofs if proof.role and proof is not guilty]
+        yield Choice("the frames that prove it, those around the guilty one, and the set-up", (*small, self.around))
+        reached = (self.around.first, self.around.last)
+        for proof in sorted(evidence, key=lambda each: abs(each.run.first - guilty.run.first)):
+            reached = (min(reached[0], proof.run.first), max(reached[1], proof.run.last))
+            names = sorted((proof.frame, guilty.frame))
+            what = f"everything on the connection from frame {names[0]} to frame {names[1]}, and the set-up"
+            yield Choice(what, (*small, Run(*reached)))
+        yield Choice("everything on the connection up to the guilty frame", (*small, Run(0, reached[1])))
+        yield Choice("the whole connection", (Run(0, END),))
+
+
+def needs_of(inputs: Sequence[Input], options: Options, finding: Finding) -> Needs:
+    """Find out what a finding needs; ``inputs`` in the order in which they are read."""
+    needs = Needs({finding.connection})
+    while True:
+        survey = _Survey(needs, finding, {each.name: index for index, each in enumerate(inputs)})
+        for batch in FrameReader(inputs, dataclasses.replace(options, columns=_COLUMNS)):
+            if survey.take(batch):
+                break
+        if survey.others <= needs.connections:
+            return needs
+        needs = Needs(needs.connections | survey.others)
+
+
+class _Survey:
+    """Looks for the frames of a finding, and for the set-up of their connections."""
+
+    def __init__(self, needs: Needs, finding: Finding, captures: dict[str, int]) -> None:
+        self.others: set[str] = set()  #: connections of evidence
+        self._needs = needs
+        self._finding = finding
+        self._captures = captures
+        self._roles = {frame.frame: frame.role for frame in reversed(finding.frames)}
+        self._last = max(self._roles)
+        self._asked: set[int] = set()  #: opaques of stream requests for the vbucket
+        self._recent: Longs = np.empty(0, np.int64)  #: where the last frames before the batch began
+        self._before: dict[tuple[str, int], tuple[int, int]] = {}  #: by direction: last place, and where its run began
+
+    def take(self, batch: pa.RecordBatch) -> bool:
+        """Take a batch; tell whether that was all."""
+        frame = batch.column("frame").to_numpy()
+        proving = np.isin(frame, [*self._roles])
+        self.others |= set(batch.column("connection").take(pa.array(np.flatnonzero(proving))).to_pylist())
+        names = pa.array(sorted(self._needs.connections))
+        mine = pc.is_in(batch.column("connection"), names).to_numpy(zero_copy_only=False)
+        if mine.any():
+            chosen = np.flatnonzero(mine)
+            self._rows(batch.take(pa.array(chosen)), frame[chosen], proving[chosen])
+        return bool(len(frame)) and int(frame[-1]) >= self._last
+
+    def _rows(self, batch: pa.RecordBatch, frame: Longs, proving: NDArray[np.bool_]) -> None:
+        first = self._places(batch, "capture_first", "packet_first")
+        last = self._places(batch, "capture", "packet_last")
+        wanted = np.flatnonzero(proving | (self._set_up(batch) & (frame <= self._last)))
+        begins = self._begins(batch, first, last)
+        self._around(batch, frame, np.r_[self._recent, begins], last)
+        for at, row in zip(wanted.tolist(), batch.take(pa.array(wanted)).to_pylist(), strict=True):
+            ends = (row["src"], row["sport"], row["dst"], row["dport"])
+            self._needs.flows |= {ends, (*ends[2:], *ends[:2])}
+            run = Run(int(begins[at]), int(last[at]), ends)
+            self._needs.proofs.append(Proof(row["frame"], run, self._comment(row), self._roles.get(row["frame"], "")))
+
+    def _around(self, batch: pa.RecordBatch, frame: Longs, begins: Longs, last: Longs) -> None:
+        """Note the frames around the guilty one; ``begins`` has those before the batch in front."""
+        mine = pc.equal(batch.column("connection"), self._finding.connection).to_numpy(zero_copy_only=False)
+        for at in np.flatnonzero(mine & (frame == self._finding.guilty.frame)).tolist():
+            there = at + len(self._recent)
+            first = int(begins[max(there - _BEFORE, 0) : there + 1].min())
+            self._needs.around = Run(first, int(last[at : at + 1 + _BEHIND].max()))
+        self._recent = begins[-_BEFORE:]
+
+    def _places(self, batch: pa.RecordBatch, capture: str, packet: str) -> Longs:
+        encoded = batch.column(capture).dictionary_encode()
+        index = np.array([self._captures[name] for name in encoded.dictionary.to_pylist()], np.int64)
+        found: Longs = index[encoded.indices.to_numpy(zero_copy_only=False)] << 40 | batch.column(packet).to_numpy()
+        return found
+
+    def _set_up(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
+        """Tell which rows are set-up that matters: of stream requests those for the vbucket, and their answers."""
+        opcode, opaque = batch.column("opcode").to_numpy(), batch.column("opaque").to_numpy()
+        response = batch.column("response").to_numpy(zero_copy_only=False)
+        chosen: NDArray[np.bool_] = np.isin(opcode, _SET_UP)
+        if self._finding.vbucket is None:
+            return chosen
+        stream = np.isin(opcode, _STREAM)
+        vbucket = batch.column("vbucket").fill_null(-1).to_numpy()
+        asked = stream & ~response & (vbucket == self._finding.vbucket)
+        self._asked |= set(opaque[asked].tolist())
+        chosen &= ~stream | asked | (response & np.isin(opaque, [*self._asked]))
+        return chosen
+
+    def _begins(self, batch: pa.RecordBatch, first: Longs, last: Longs) -> Longs:
+        """Return, for each row, the nearest packet up to it in which a frame of its direction begins anew."""
+        begins = first.copy()
+        codes = batch.column("connection").dictionary_encode()
+        names = codes.dictionary.to_pylist()
+        side = codes.indices.to_numpy(zero_copy_only=False) * 2 + batch.column("direction").to_numpy()
+        for code in np.unique(side).tolist():
+            rows = np.flatnonzero(side == code)
+            key = (names[code // 2], code % 2)
+            before = self._before.get(key, (-1, -1))
+            fresh = first[rows] != np.r_[before[0], last[rows][:-1]]
+            index = np.maximum.accumulate(np.where(fresh, np.arange(len(rows)), -1))
+            found = np.where(index < 0, before[1], first[rows][index])
+            far = first[rows] - found > _FURTHEST
+            begins[rows] = np.where(far, first[rows], found)
+            self._before[key] = (int(last[rows][-1]), int(found[-1]))
+        return begins
+
+    def _comment(self, row: dict[str, Any]) -> str:
+        finding, role = self._finding, self._roles.get(row["frame"])
+        if role == "guilty":
+            return f"{finding.id}: {finding.title}, but {finding.sentence} (frame {row['frame']})"
+        return f"{finding.id}: {role.replace('_', ' ')} (frame {row['frame']})" if role else "set-up"

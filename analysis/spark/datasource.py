@@ -1,0 +1,145 @@
+"""The Spark data source ``upr``: ``spark.read.format("upr").load("captures/*.pcap")`` gives frames as rows.
+
+Knows how Spark asks for partitions and batches; must not know formats or protocols. Every file stands alone here: what
+a connection said in the file before is not known. With ``joined`` all files are one run. A data source can't shuffle:
+what is larger than ``splitBytes`` is read by several tasks, each from the beginning to the end, and each makes rows of
+the connections of its share only; the rows are the same, ``frame`` too. :mod:`analysis.spark.split.read_frames` reads
+every byte about once instead, with as many tasks as there are. Nor does Spark tell a data source which columns a query
+needs, and bringing one to it costs more than decoding it: the option ``columns`` names those that are to be there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from analysis.spark.map_in_arrow import spark_schema
+from analysis.spark.partition_reader import ShareReader
+from analysis.spark.plan import begin
+from analysis.spark.read_options import Mode, Reading, truth
+from analysis.spark.storage import find, sizes
+from dissector.errors import InputError, UsageError
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import SCHEMA, columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from analysis.spark.storage import Address
+
+NAME = "upr"
+#: Every share reads all of its captures: more of them would only read more often.
+MAX_SHARES = 16
+#: What is smaller is read by one task. More than in ``reading``: here every share reads all of a file, which pays only
+#: where there are fewer files than cores.
+SPLIT_BYTES = 1 << 30
+_LOG = logging.getLogger("uprscope")
+
+
+@dataclass
+class Captures(InputPartition):
+    """What one task reads: captures, in the order of their first packets, and which of their connections it is for."""
+
+    addresses: tuple[Address, ...]
+    share: int
+    shares: int
+
+    def __init__(self, addresses: Sequence[Address], share: int = 0, shares: int = 1) -> None:
+        self.addresses = tuple(addresses)
+        self.share = share
+        self.shares = shares
+
+
+class UprDataSource(DataSource):
+    """Frames of captures, as rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what ``format`` calls it."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Return the frame schema in Spark's types, or what was chosen of it."""
+        chosen = _columns(self.options)
+        return spark_schema(pa.schema([field for field in SCHEMA if chosen is None or field.name in chosen]))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads."""
+        if schema != self.schema():
+            raise UsageError(
+                "the data source upr has a schema of its own: .option('columns', ...) chooses, not .schema(...)"
+            )
+        return UprReader(dict(self.options))
+
+
+class UprReader(DataSourceReader):
+    """Deals captures out to tasks, and reads them there."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        given = {name.lower(): value for name, value in options.items()}
+        self._paths = _paths(given)
+        self._reading = Reading.of({"splitbytes": str(SPLIT_BYTES), **given}, ("joined", "columns"))
+        self._options = replace(self._reading.options, columns=_columns(given))
+        self._joined = truth("joined", given.get("joined", "false"))
+
+    def partitions(self) -> Sequence[Captures]:
+        """Return the shares of every capture, or of all of them together."""
+        if not self._joined:
+            runs = [[address] for address in find(self._paths)]
+        else:
+            found, problems = begin(self._paths, self._reading.mode)
+            for problem in problems:
+                _LOG.warning("%s", problem.why)
+            runs = [[address for address, _ in found]]
+        size = iter(sizes([address for run in runs for address in run]))
+        return [part for run in runs for part in self._shares(run, sum(next(size) for _ in run))]
+
+    def _shares(self, run: Sequence[Address], size: int) -> list[Captures]:
+        shares = min(max(-(-size // self._reading.split_bytes), 1), MAX_SHARES)
+        return [Captures(run, share, shares) for share in range(shares)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the captures of a partition."""
+        if not isinstance(partition, Captures):
+            raise TypeError(f"a partition of another data source: {partition!r}")
+        inputs = [address.input() for address in partition.addresses]
+        if partition.shares == 1:
+            reader = FrameReader(inputs, self._options)
+        else:
+            reader = ShareReader(inputs, self._options, partition.share, partition.shares)
+        try:
+            yield from reader
+        except InputError as error:
+            if self._reading.mode is Mode.FAILFAST:
+                raise
+            self._warn(partition, error)
+        for damage in reader.report.damage:
+            self._warn(partition, damage)
+
+    @staticmethod
+    def _warn(partition: Captures, what: object) -> None:
+        """Log what is wrong with a file, once: all of its shares see it."""
+        if partition.share == 0:
+            _LOG.warning("%s", what)
+
+
+def _columns(options: Mapping[str, str]) -> frozenset[str] | None:
+    """Return which columns were asked for; None: all."""
+    given = {name.lower(): value for name, value in options.items()}
+    return frozenset(columns_of(given["columns"], "option columns")) if "columns" in given else None
+
+
+def _paths(options: dict[str, str]) -> list[str]:
+    """Return what ``load`` was called with: Spark hands one path on as text, several as a JSON list."""
+    if "paths" in options:
+        return [str(path) for path in json.loads(options["paths"])]
+    if not options.get("path"):
+        raise UsageError('nothing to read: spark.read.format("upr").load(path)')
+    return [options["path"]]

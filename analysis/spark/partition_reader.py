@@ -1,0 +1,64 @@
+"""One task's share of a capture that several tasks read: the frames of some connections, as the whole reading has them.
+
+Knows how connections are dealt out; must not know Spark. Tasks of a data source can't hand anything to each other, so
+every one of them reads the capture from its beginning to its end and finds all frames; but only those of its own share
+become rows, and rows are what costs: beside them, finding frames is quick. As every task sees everything, the numbers
+of frames, fragments of IP datagrams and limits that connections share are those of a single reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.spark.segment_rows import share_of, talk_of
+from dissector.frames.batch_builder import batch_of
+from dissector.frames.reader import FrameReader
+from dissector.tcp.frame_table import FrameTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dissector.capture import Input
+    from dissector.options import Options
+
+#: Columns of a table with one entry per frame.
+_ARRAYS = tuple(field.name for field in fields(FrameTable) if field.name not in ("stream", "connections", "rank"))
+
+
+class ShareReader(FrameReader):
+    """Captures to record batches of the frames of one share."""
+
+    def __init__(self, inputs: Sequence[Input], options: Options, share: int, shares: int) -> None:
+        super().__init__(inputs, options)
+        self._share = share
+        self._shares = shares
+
+    def _batches(self, table: FrameTable) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
+        first = self.report.frames + 1
+        self.report.frames += len(table)
+        mine = np.array([self._is_mine(connection.key) for connection in table.connections], np.bool_)
+        chosen = np.flatnonzero(mine[table.connection])
+        if len(chosen):
+            part = _only(table, chosen)
+            batch = batch_of(part, 1, self._captures, self.options)
+            if "frame" in batch.schema.names:
+                place = batch.schema.get_field_index("frame")
+                batch = batch.set_column(place, batch.schema.field(place), pa.array(chosen + first))
+            yield batch, part
+
+    def _is_mine(self, key: bytes) -> bool:
+        return share_of(talk_of(key)[0], self._shares) == self._share
+
+
+def _only(table: FrameTable, chosen: NDArray[np.int64]) -> FrameTable:
+    """Return some frames of a table."""
+    part = replace(table, **{name: getattr(table, name)[chosen] for name in _ARRAYS})
+    rank = np.empty(len(chosen), np.int64)
+    rank[np.argsort(table.rank[chosen])] = np.arange(len(chosen))
+    return replace(part, rank=rank)

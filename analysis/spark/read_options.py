@@ -1,0 +1,104 @@
+"""How an archive is to be read: the options of the data source and of the archive reader, checked.
+
+Knows names and values of options; must not know Spark. Names come as users write them (``splitBytes``) or as Spark
+hands them on (``splitbytes``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dissector.errors import UsageError
+from dissector.options import Options
+from dissector.spec.model import Dialect
+from dissector.tcp.ports import DEFAULT_PORTS, Ports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SPLIT_BYTES = 128 << 20
+_SMALLEST_SPLIT_BYTES = 1 << 10
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+#: Spark's own, and those that hold what is to be read.
+_NOT_OURS = frozenset({"path", "paths", "header"})
+_NAMES = ("values", "ports", "dialect", "splitBytes", "mode")
+
+
+class Mode(StrEnum):
+    """What becomes of a file that is no capture."""
+
+    PERMISSIVE = "permissive"  #: it is left out, and reported
+    FAILFAST = "failfast"  #: reading fails
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The options of one reading."""
+
+    values: bool = False
+    """Keep values in the rows."""
+    ports: Ports = field(default=DEFAULT_PORTS)
+    dialect: Dialect | None = None
+    """Taken for granted on every connection."""
+    split_bytes: int = SPLIT_BYTES
+    """Larger files are read by several tasks."""
+    mode: Mode = Mode.PERMISSIVE
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], others: tuple[str, ...] = ()) -> Reading:
+        """Read options as Spark hands them on; raises UsageError for one that makes no sense.
+
+        ``others`` are names of options that somebody else reads.
+        """
+        given = {name.lower(): str(value) for name, value in options.items()}
+        names = (*_NAMES, *others)
+        unknown = sorted(given.keys() - {name.lower() for name in names} - _NOT_OURS)
+        if unknown:
+            raise UsageError(f"option {unknown[0]}: not known; there are {', '.join(names)}")
+        return cls(
+            values=truth("values", given.get("values", "false")),
+            ports=ports_of(given.get("ports", "")),
+            dialect=_dialect(given["dialect"]) if "dialect" in given else None,
+            split_bytes=_split_bytes(given.get("splitbytes", str(SPLIT_BYTES))),
+            mode=_mode(given.get("mode", Mode.PERMISSIVE)),
+        )
+
+    @property
+    def options(self) -> Options:
+        """Return what the engine takes."""
+        return Options(values=self.values, ports=self.ports, dialect=self.dialect)
+
+
+def truth(name: str, text: str) -> bool:
+    """Read an option that is true or false."""
+    if text.lower() not in _TRUTH:
+        raise UsageError(f"option {name}={text}: expected true or false")
+    return _TRUTH[text.lower()]
+
+
+def ports_of(text: str) -> Ports:
+    """Read ports as ``11210,9999=dcp``: numbers that are memcached, and numbers with a dialect, auto or none."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return Ports.parse([word for word in words if "=" not in word], [word for word in words if "=" in word])
+
+
+def _dialect(text: str) -> Dialect:
+    try:
+        return Dialect(text.lower())
+    except ValueError as error:
+        raise UsageError(f"option dialect={text}: expected one of {', '.join(Dialect)}") from error
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text.lower())
+    except ValueError as error:
+        raise UsageError(f"option mode={text}: expected permissive or failfast") from error
+
+
+def _split_bytes(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < _SMALLEST_SPLIT_BYTES:
+        raise UsageError(f"option splitBytes={text}: expected a number of bytes, at least {_SMALLEST_SPLIT_BYTES}")
+    return int(text)

@@ -1,0 +1,215 @@
+"""TCP segments as rows: what is shuffled when a run's packets are read by several tasks.
+
+Knows how the segments of a part become a record batch and such batches become a block again. Must not know how parts
+are found, nor what is in a stream. A row says where it belongs (``share``, ``talk``) and where in the run it stands
+(``packet``): sorted by these, the rows of a connection are its segments in capture order.
+
+Fragments of IP datagrams may lie in several parts, and only the whole run in order knows what they become. So they are
+not put together here: each goes, as a packet, to every share, and whoever decodes that share plays them all.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dissector.capture import CaptureReader
+from dissector.capture.split import PartStream
+from dissector.link.columnar import ColumnarDecoder
+from dissector.link.drop_counts import Reason
+from dissector.link.flow_key import reverse_key
+from dissector.link.reference import ReferenceDecoder
+from dissector.link.segment_block import SegmentBlock, columns_of
+from dissector.tcp.connections import packet_ordinal
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from analysis.spark.storage import Address
+    from dissector.capture.packet_block import Damage, PacketBlock
+    from dissector.capture.split import Part
+    from dissector.link.segment_block import Segment, SegmentColumns
+
+SEGMENTS = pa.schema(
+    [
+        ("share", pa.int32()),  # which decoder's
+        ("talk", pa.binary()),  # key of the direction that sorts first; empty: a fragment, as a whole packet
+        ("packet", pa.int64()),  # ordinal in the run
+        ("time_ns", pa.int64()),
+        ("reverse", pa.bool_()),  # sent in the other direction than ``talk`` says
+        ("seq", pa.int64()),  # of a fragment: the link type
+        ("ack", pa.int64()),
+        ("flags", pa.int16()),
+        ("length", pa.int64()),  # on the wire
+        ("payload", pa.binary()),
+    ]
+)
+ORDER = ("share", "talk", "packet")
+#: Rows are made in batches of about this size, so that no task holds more than a chunk and a batch.
+CHUNK_BYTES = 8 << 20
+
+
+class Loose(NamedTuple):
+    """A packet that is a fragment."""
+
+    packet: int  #: ordinal in the run
+    time_ns: int
+    linktype: int
+    original: int
+    data: bytes
+
+
+def talk_of(key: bytes) -> tuple[bytes, bool]:
+    """Return what both directions of a connection have in common, and whether this is the other one."""
+    other = reverse_key(key)
+    return (other, True) if other < key else (key, False)
+
+
+def share_of(talk: bytes, shares: int) -> int:
+    """Return which share a connection belongs to; the same everywhere and always."""
+    return zlib.crc32(talk) % shares
+
+
+def blocks_of_part(
+    address: Address, part: Part, capture: int, damage: list[Damage] | None = None, *, alone: bool = False
+) -> Iterator[tuple[SegmentBlock, list[Loose]]]:
+    """Read a part of a capture; yield its segments, with packets numbered as in the whole file, and its fragments.
+
+    ``alone``: there are no other parts, so fragments are put together here.
+    """
+    decoder = ColumnarDecoder() if alone else PartDecoder(part.packets_before)
+    with address.open() as file:
+        reader = CaptureReader(PartStream(file, part), capture, CHUNK_BYTES, address.name)
+        for block in reader:
+            segments = decoder.decode(block)
+            loose: list[Loose] = []
+            if isinstance(decoder, PartDecoder):
+                loose, decoder.loose = decoder.loose, loose
+            yield replace(segments, number=segments.number + part.packets_before), loose
+        if damage is not None:
+            damage += reader.damage
+
+
+def rows_of_part(
+    address: Address,
+    part: Part,
+    capture: int,
+    shares: int,
+    damage: list[Damage] | None = None,
+    *,
+    talks: Container[bytes] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Read a part of a capture; yield its segments as rows, those of some talks alone if these are given."""
+    for block, loose in blocks_of_part(address, part, capture, damage):
+        segments = block if talks is None else of_talks(block, talks)
+        if len(segments):
+            yield _rows(segments, shares)
+        if loose:
+            yield from _loose_rows(loose, shares)
+
+
+def of_talks(block: SegmentBlock, talks: Container[bytes], *, others: bool = False) -> SegmentBlock:
+    """Return the segments of some talks, or those of all others."""
+    wanted = np.array([(talk_of(key)[0] in talks) != others for key in block.keys], np.bool_)
+    return block if wanted.all() else only(block, np.flatnonzero(wanted[block.flow]))
+
+
+def only(block: SegmentBlock, chosen: NDArray[np.int64]) -> SegmentBlock:
+    """Return some segments of a block."""
+    names = ("number", "time_ns", "flow", "seq", "ack", "flags", "payload_offset", "payload_captured", "payload_length")
+    return replace(block, **{name: getattr(block, name)[chosen] for name in names})
+
+
+class PartDecoder(ColumnarDecoder):
+    """Finds the segments of a part, and leaves fragments alone."""
+
+    def __init__(self, packets_before: int = 0) -> None:
+        super().__init__()
+        self.loose: list[Loose] = []
+        """Fragments since somebody took them."""
+        self._packets_before = packets_before
+        self._single = _Single()
+
+    def _one_by_one(self, block: PacketBlock, at: NDArray[np.int64]) -> tuple[NDArray[np.uint8], SegmentColumns]:
+        found: list[tuple[int, Segment]] = []
+        first = packet_ordinal(block.capture, self._packets_before + block.first_number)
+        for index in at.tolist():
+            packet, original = block.packet(index), int(block.original[index])
+            linktype, time_ns = int(block.linktype[index]), int(block.time_ns[index])
+            self._single.fragmented = False
+            segment = self._single.segment(packet, linktype, original, time_ns)
+            if self._single.fragmented:
+                self.loose.append(Loose(first + index, time_ns, linktype, original, packet))
+            elif segment is not None:
+                found.append((index, segment))
+        return columns_of(block, block.buffer, found)
+
+
+class _Single(ReferenceDecoder):
+    """Decodes one packet at a time, and says where one is a fragment."""
+
+    fragmented = False
+
+    def _fragment(self, *_: Any, **__: Any) -> Segment | Reason:
+        self.fragmented = True
+        return Reason.FRAGMENT_HELD
+
+
+def _rows(block: SegmentBlock, shares: int) -> pa.RecordBatch:
+    talks = [talk_of(key) for key in block.keys]
+    share = np.array([share_of(talk, shares) for talk, _ in talks], np.int32)
+    reverse = np.array([other for _, other in talks], np.bool_)
+    names = pa.array([talk for talk, _ in talks], pa.binary())
+    flow = block.flow
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(share[flow]),
+            names.take(pa.array(flow)),
+            pa.array(packet_ordinal(block.capture, 0) + block.number),
+            pa.array(block.time_ns),
+            pa.array(reverse[flow]),
+            pa.array(block.seq.astype(np.int64)),
+            pa.array(block.ack.astype(np.int64)),
+            pa.array(block.flags.astype(np.int16)),
+            pa.array(block.payload_length),
+            _payloads(block),
+        ],
+        schema=SEGMENTS,
+    )
+
+
+def _payloads(block: SegmentBlock) -> pa.Array:
+    """Cut out the payloads: they and what lies between them are the elements of an array, and the former are taken."""
+    start = block.payload_offset
+    order = np.argsort(start, kind="stable")
+    offsets = np.zeros(2 * len(start) + 1, np.int64)
+    offsets[1::2] = start[order]
+    offsets[2::2] = (start + block.payload_captured)[order]
+    place = np.empty(len(start), np.int64)
+    place[order] = 2 * np.arange(len(start)) + 1
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(block.buffer))]
+    source = pa.Array.from_buffers(pa.large_binary(), 2 * len(start), buffers)
+    return source.take(pa.array(place)).cast(pa.binary())
+
+
+def _loose_rows(loose: Sequence[Loose], shares: int) -> Iterator[pa.RecordBatch]:
+    count = len(loose)
+    columns = [
+        pa.array([b""] * count, pa.binary()),
+        pa.array([each.packet for each in loose], pa.int64()),
+        pa.array([each.time_ns for each in loose], pa.int64()),
+        pa.array([False] * count),
+        pa.array([each.linktype for each in loose], pa.int64()),
+        pa.array([0] * count, pa.int64()),
+        pa.array([0] * count, pa.int16()),
+        pa.array([each.original for each in loose], pa.int64()),
+        pa.array([each.data for each in loose], pa.binary()),
+    ]
+    for share in range(shares):
+        yield pa.RecordBatch.from_arrays([pa.array([share] * count, pa.int32()), *columns], schema=SEGMENTS)

@@ -1,0 +1,89 @@
+"""Spark sessions that know captures: sensible settings, a Java that works, and the data source registered.
+
+Knows settings; must not know what is read with a session. Whatever already runs is used as it is: the session of a
+notebook, of ``spark-submit`` or of a Spark Connect server keeps its own settings.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from analysis.spark import log4j
+from analysis.spark.java import use_java
+from dissector.errors import UsageError
+from dissector.frames.schema import DISTINCT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+MISSING = "Spark is not installed: pip install 'uprscope[spark]'"
+_SETTINGS = {
+    # Batches that Spark makes for Python: rows that hold payloads are large.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
+    # Frames that Spark writes as Parquet: with so many columns, pages of few rows and lists of distinct values of what
+    # hardly repeats are a quarter of what writing costs.
+    "spark.hadoop.parquet.page.row.count.limit": "1000000",
+    **{f"spark.hadoop.parquet.enable.dictionary#{column}": "false" for column in sorted(DISTINCT)},
+}
+#: Frames come into the JVM as Arrow batches, of which it checks every bound of every value: a tenth of what the data
+#: source takes. The batches are made by pyarrow, whose offsets are right. Only where the driver's JVM does the work:
+#: the options of a cluster's executors are its administrator's.
+_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
+#: On one machine nobody else needs to reach Spark, and its name may not resolve.
+_LOCAL_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def spark_session(
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, app: str = "uprscope", log_level: str = "ERROR"
+) -> SparkSession:
+    """Return a session with the data source ``upr``: the one that runs, or a new one.
+
+    ``master`` is what Spark calls so (``local[4]``, ``spark://...``, ``yarn``), or the address of a Spark Connect
+    server (``sc://...``). Under ``spark-submit`` the master is the one given there. ``log_level`` is from where on a
+    Spark that is started here writes to stderr, unless the setting ``spark.log.level`` says so.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise UsageError(MISSING) from error
+    settings = {**_SETTINGS, **(conf or {})}
+    builder = SparkSession.builder.appName(app)
+    if master.startswith("sc://"):
+        builder = builder.remote(master)
+    elif not _running(SparkSession):
+        use_java()
+        builder = builder.master(master)
+        settings |= log4j.settings(settings, log_level)
+        if master.startswith("local"):
+            if log4j.OPTIONS not in (conf or {}):
+                settings[log4j.OPTIONS] = f"{settings.get(log4j.OPTIONS, '')} {_UNCHECKED}".strip()
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            settings = {**_LOCAL_SETTINGS, **settings}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make ``spark.read.format("upr")`` known to a session."""
+    from analysis.spark.datasource import UprDataSource  # noqa: PLC0415 - asks for pyspark
+
+    spark.dataSource.register(UprDataSource)
+    return spark
+
+
+def _running(sessions: type[SparkSession]) -> bool:
+    """Tell whether there is a session, or spark-submit has started what one needs."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or sessions.getActiveSession() is not None

@@ -1,0 +1,148 @@
+"""Frames of talks; a *talk* is all that two addresses and ports ever say to each other, in any number of connections.
+
+Knows how the frames of connections that one task decodes are counted and ordered, so that tasks need not know of each
+other. Must not know which segments a task gets, nor from where.
+
+Frames carry ``released``, the packet that completed them, which orders those of different talks; ``frame`` counts those
+of one talk from 1. Sorted by both, frames are in the order of the single-process reader.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.spark.segment_rows import only, talk_of
+from dissector.frames.batch_builder import batch_of
+from dissector.frames.schema import SCHEMA
+from dissector.link.flow_key import reverse_key
+from dissector.tcp.connections import Connections
+from dissector.tcp.lanes import SlowLane, run_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dissector.link.segment_block import SegmentBlock
+    from dissector.options import Options
+    from dissector.tcp.connections import Connection, Segment
+    from dissector.tcp.frame_table import FrameTable
+
+RELEASED = pa.field(
+    "released", pa.int64(), metadata={"doc": "packet that completed it; see analysis/spark/split/conversations.py"}
+)
+ORDERED_SCHEMA = SCHEMA.append(RELEASED)
+#: Frames that the end of the run released come last, in the order in which their connections began.
+AT_END = 1 << 62
+#: How many segments of a new connection are taken at first, and up to where before all the rest.
+_STEPS = (32, 512)
+
+
+class TrackedConnections(Connections):
+    """Connections that remember which packet they began with."""
+
+    def __init__(self, slow: SlowLane, options: Options) -> None:
+        super().__init__(slow.emit, options.limits, options.ports, dialect=options.dialect)
+        self.began: dict[int, int] = {}
+
+    def open(self, segment: Segment) -> tuple[Connection, int]:
+        """Make a connection for a segment that belongs to none."""
+        entry = super().open(segment)
+        self.began[entry[0].index] = segment.packet
+        return entry
+
+    def restore(self, connection: Connection, began: int) -> None:
+        """Go on with a connection from elsewhere."""
+        connection.index = self.count
+        self.count += 1
+        self.live[reverse_key(connection.key)] = (connection, 1)
+        self.live[connection.key] = (connection, 0)
+        self.began[connection.index] = began
+        self.held_total += sum(direction.held_cost for direction in connection.directions)
+        self.partial_total += sum(framer.cost for framer in connection.framers)
+        self.touch(connection, connection.last_packet, connection.last_ns)
+
+    def end(self, connection: Connection) -> None:
+        """Give out what is left of a connection and forget it."""
+        super().end(connection)
+        self.began.pop(connection.index, None)
+
+
+class TalkFrames:
+    """Decodes segments of some talks, and counts their frames."""
+
+    def __init__(self, captures: Sequence[str], options: Options) -> None:
+        self._captures = captures
+        self._options = options
+        self._slow = SlowLane()
+        self.connections = TrackedConnections(self._slow, options)
+        self.counts: defaultdict[bytes, int] = defaultdict(int)
+        """Frames of each talk so far."""
+
+    def run(self, block: SegmentBlock) -> Iterator[pa.RecordBatch]:
+        """Take the segments of a block; yield the frames that they completed."""
+        for part in steps(block, self.connections):
+            yield from self._batch(run_block(self.connections, self._slow, part))
+
+    def end(self, talks: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        """The run is over for some talks."""
+        for talk in talks:
+            entry = self.connections.live.get(talk)
+            if entry is not None:
+                began = self.connections.began[entry[0].index]
+                before = len(self._slow.frames)
+                self.connections.end(entry[0])
+                emitted = self._slow.frames[before:]
+                self._slow.frames[before:] = [(AT_END + began, *frame[1:]) for frame in emitted]
+        yield from self._batch(self._slow.table())
+        for talk in talks:
+            self.counts.pop(talk, None)
+
+    def _batch(self, table: FrameTable) -> Iterator[pa.RecordBatch]:
+        if not len(table):
+            return
+        batch = batch_of(table, 1, self._captures, self._options)
+        arrays = [pa.array(self._numbers(table)), *batch.columns[1:], pa.array(table.released)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=ORDERED_SCHEMA)
+
+    def _numbers(self, table: FrameTable) -> NDArray[np.int64]:
+        """Count the frames of each talk on."""
+        places: dict[bytes, int] = {}
+        names = [talk_of(connection.key)[0] for connection in table.connections]
+        place = np.array([places.setdefault(name, len(places)) for name in names], np.int64)[table.connection]
+        sizes = np.bincount(place, minlength=len(places))
+        before = np.array([self.counts[name] for name in places], np.int64)
+        order = np.argsort(place, kind="stable")
+        numbers = np.empty(len(table), np.int64)
+        numbers[order] = np.arange(1, len(table) + 1) + np.repeat(before - (np.cumsum(sizes) - sizes), sizes)
+        for name, count in zip(places, (before + sizes).tolist(), strict=True):
+            if count:
+                self.counts[name] = count
+        return numbers
+
+
+def steps(block: SegmentBlock, connections: Connections) -> Iterator[SegmentBlock]:
+    """Take the first segments of new connections first: only what is established goes through the fast lane."""
+    if not len(block):
+        return
+    fresh = [key for key in block.keys if key not in connections.live]
+    if not fresh:
+        yield block
+        return
+    places: dict[bytes, int] = {}
+    talk = np.array([places.setdefault(talk_of(key)[0], len(places)) for key in block.keys], np.int64)[block.flow]
+    new = np.zeros(len(places), bool)
+    new[[places[talk_of(key)[0]] for key in fresh]] = True
+    order = np.argsort(talk, kind="stable")
+    counts = np.bincount(talk, minlength=len(places))
+    rank = np.empty(len(talk), np.int64)
+    rank[order] = np.arange(len(talk)) - np.repeat(np.cumsum(counts) - counts, counts)
+    step = np.where(new[talk], np.searchsorted(_STEPS, rank, side="right"), len(_STEPS))
+    for number in range(len(_STEPS) + 1):
+        chosen = np.flatnonzero(step == number)
+        if len(chosen):
+            yield block if len(chosen) == len(block) else only(block, chosen)

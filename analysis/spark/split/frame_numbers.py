@@ -1,0 +1,85 @@
+"""Frames of a run numbered from 1, piece by piece, before any of them is decoded.
+
+Knows what stitchers count: how many frames each piece releases, and which ones only the end of the run does. Must not
+know how they are counted, nor Spark. With that, whoever decodes a piece gives its frames the very numbers that the
+single-process reader does, without a look at any other piece. Frames of talks that could not be stitched nobody has
+counted: where there are any, there are no such numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.spark.split.conversations import AT_END, ORDERED_SCHEMA
+from analysis.spark.split.decode_split import groups_of_piece
+from analysis.spark.split.records import COUNT, END, Kind
+from dissector.frames.schema import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from analysis.spark.plan import Piece
+    from analysis.spark.split.decode_split import Known
+    from dissector.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Which numbers frames have."""
+
+    first: Sequence[int]
+    """Of each piece: the number of its first frame."""
+    ends: Mapping[int, int]
+    """By the packet that a connection began with: the number of the first frame that the end of the run releases."""
+    frames: int
+    """How many there are."""
+
+
+def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers:
+    """Take pieces, kinds and bodies of the checkpoint rows that count; other kinds are passed over."""
+    counts = [0] * pieces
+    ends: list[tuple[int, int]] = []
+    for piece, kind, body in rows:
+        if kind == Kind.FRAMES:
+            counts[piece] += COUNT.unpack(body)[0]
+        elif kind == Kind.END:
+            ends.append(END.unpack(body))
+    sums = [0]
+    for count in counts:
+        sums.append(sums[-1] + count)
+    after: dict[int, int] = {}
+    number = sums[-1]
+    for began, count in sorted(ends):
+        after[began] = number + 1
+        number += count
+    return Numbers(tuple(each + 1 for each in sums[:-1]), after, number)
+
+
+def numbered_frames(
+    piece: Piece, known: Known, numbers: Numbers, captures: Sequence[str], options: Options
+) -> Iterator[pa.RecordBatch]:
+    """Decode a piece; yield its frames in the order of the run, with their numbers, as the single-process reader does.
+
+    Frames that the end of the run releases come behind the others of their piece, though their numbers are higher than
+    those of all pieces.
+    """
+    first = numbers.first[known.number]
+    for group in groups_of_piece(piece, known, captures, options):
+        frames = pa.Table.from_batches(group, ORDERED_SCHEMA).combine_chunks()
+        if not len(frames):
+            continue
+        frames = frames.sort_by([("released", "ascending"), ("frame", "ascending")])
+        released = frames["released"].to_numpy()
+        if released[0] < AT_END:
+            number = np.arange(first, first + len(frames))
+            first += len(frames)
+        else:
+            began, inverse, counts = np.unique(released - AT_END, return_inverse=True, return_counts=True)
+            starts = np.array([numbers.ends[each] for each in began.tolist()], np.int64)
+            number = starts[inverse] + np.arange(len(frames)) - (np.cumsum(counts) - counts)[inverse]
+        columns = [pa.array(number), *(frames[name].combine_chunks() for name in SCHEMA.names[1:])]
+        yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -1,0 +1,286 @@
+"""Connections that take notes: what a scout can know of the talks in its piece.
+
+Knows the ordinary engine, which it listens to. Must not know where segments come from, nor how notes are used. What it
+makes of a connection whose beginning it has not seen is a guess until that is verified, so it may guess as it likes; it
+may not leave anything out of the head, nor let one connection's fate depend on another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.spark.segment_rows import talk_of
+from analysis.spark.split.records import (
+    SETTLED,
+    UNKNOWN,
+    WEIGHED,
+    Head,
+    Life,
+    Notes,
+    Opening,
+    Telling,
+    anchor_of,
+)
+from analysis.spark.split.resume import frames_of
+from dissector.link.flow_key import reverse_key
+from dissector.link.segment_block import ACK, SYN
+from dissector.spec import enums, fingerprints, registry
+from dissector.spec.model import Dialect
+from dissector.spec.model import Direction as Way
+from dissector.tcp.connections import Connections
+from dissector.tcp.framing import PREFIX_BYTES, Framer, State
+from dissector.tcp.limits import SEGMENT_OVERHEAD
+from dissector.tcp.reassembly import Direction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dissector.options import Options
+    from dissector.tcp.connections import Connection, Segment
+    from dissector.tcp.frame_table import FrameTable
+    from dissector.tcp.lanes import SlowLane
+
+#: What is kept of a direction before its anchor, and of all in a piece. More is no head: it is better shuffled.
+HEAD_BYTES, HEADS_BYTES = 2 << 20, 64 << 20
+#: Frames that are kept until the dialect is settled.
+TELLING_FRAMES = 1024
+#: A hole in front of an anchor is given up behind so many segments: its bytes were in an earlier piece, or nowhere.
+_HELD_SEGMENTS = 8
+
+_HELLO = registry.named(Dialect.DCP, "hello").opcode
+_TELLING = np.zeros(256, bool)
+_TELLING[[known.opcode for known in registry.MESSAGES if known.dialect is Dialect.DCP]] = True
+_TELLING[[*registry.DRAFT_OPCODES, _HELLO]] = True
+#: Requests by opcode and size of extras that settle a dialect; others of it say no more once two were seen.
+_FORMS = np.zeros((256, 256), bool)
+_FORMS[[form.opcode for form in fingerprints.FORMS], [form.extras for form in fingerprints.FORMS]] = True
+_DRAFT = np.zeros(256, bool)
+_DRAFT[list(registry.DRAFT_OPCODES)] = True
+_RESPONSE = np.zeros(256, bool)
+_RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is Way.RESPONSE]] = True
+
+
+class _Adrift(Direction):
+    """A direction that is followed from the middle on."""
+
+    __slots__ = ()
+
+    def acknowledge(self, ack: int, other: Direction) -> int:
+        """Take an acknowledgement; the first one says nothing of the other direction, which may be far ahead of it."""
+        if self.ack is None:
+            self.ack, self.acked = ack, UNKNOWN
+        return super().acknowledge(ack, other)
+
+
+class Logbook(Connections):
+    """Connections that take notes."""
+
+    def __init__(self, slow: SlowLane, options: Options, *, first: bool) -> None:
+        super().__init__(slow.emit, options.limits, options.ports, dialect=options.dialect)
+        self.notes: dict[bytes, Notes] = {}  #: by talk
+        self.lives: dict[int, Life] = {}  #: by connection, those of the scout's own making
+        self.lost: set[bytes] = set()  #: talks since somebody took them
+        self._first = first
+        self._sizes: Counter[tuple[int, int]] = Counter()  #: of heads, by connection and direction
+        self._kept = 0
+
+    def feed(self, segment: Segment) -> None:
+        """Take the next segment of the piece."""
+        found = self.live.get(segment.key)
+        if segment.flags & SYN and found is not None:
+            connection, side = found
+            # Whether a SYN belongs to a connection that was there before can't be told here: a new one is likely.
+            belongs = connection.directions[side].opened_by(segment.seq)
+            if not belongs or (connection.index in self.lives and not segment.flags & ACK):
+                self._replace(connection, segment)
+                found = None
+        connection, side = found if found is not None else self.open(segment)
+        if segment.packet >= connection.last_packet:
+            self.touch(connection, segment.packet, segment.time_ns)
+        self.take(connection, side, segment)
+
+    def open(self, segment: Segment) -> tuple[Connection, int]:
+        """Make a connection for a segment that belongs to none."""
+        entry = super().open(segment)
+        connection = entry[0]
+        talk, _ = talk_of(segment.key)
+        notes = self.notes.get(talk)
+        if notes is None:
+            notes = self.notes[talk] = Notes(packet=segment.packet)
+            if not self._first and segment.flags & (SYN | ACK) == SYN:
+                notes.opening = Opening(segment.key, segment.seq)
+            elif not self._first:
+                notes.life, notes.unknown = self._adrift(connection, segment), connection
+        if connection.index not in self.lives:
+            notes.state, notes.began = connection, segment.packet
+        if reverse_key(segment.key) == segment.key:
+            self.lost.add(talk)  # which side a segment belongs to is not for guesses
+        return entry
+
+    def _adrift(self, connection: Connection, segment: Segment) -> Life:
+        life = self.lives[connection.index] = Life(segment._replace(data=b""))
+        connection.directions = (_Adrift(next=UNKNOWN), _Adrift(next=UNKNOWN))
+        if connection.ignored:
+            life.given_up = [True, True]
+        _mark(life, connection, segment.packet)
+        return life
+
+    def take(self, connection: Connection, side: int, segment: Segment) -> None:
+        """Take a segment of a known connection."""
+        life = self.lives.get(connection.index)
+        if life is None or life.anchors[side] is not None:
+            super().take(connection, side, segment)
+            if life is not None and segment.flags & SYN:
+                life.broken = True
+            return
+        if connection.ignored and not segment.flags & SYN:
+            return
+        direction, framer = connection.directions[side], connection.framers[side]
+        first = direction.ack is None and bool(segment.flags & ACK)
+        super().take(connection, side, segment)
+        if segment.length or segment.flags & SYN or first:
+            self._keep(life, connection, side, segment, telling=bool(segment.flags & SYN) or first)
+        if len(direction.held) > _HELD_SEGMENTS:
+            self._give_up_hole(connection, side)
+        if not life.given_up[side]:
+            life.anchors[side] = anchor_of(segment.packet, direction, framer)
+
+    def _keep(self, life: Life, connection: Connection, side: int, segment: Segment, *, telling: bool) -> None:
+        """Keep a segment of a head while there is room; without its data also later, if it tells something."""
+        kept = Head(segment, side, connection.directions[side].acked, connection.directions[1 - side].next)
+        if not life.given_up[side]:
+            size = len(segment.data) + SEGMENT_OVERHEAD
+            self._sizes[connection.index, side] += size
+            self._kept += size
+            if self._sizes[connection.index, side] > HEAD_BYTES or self._kept > HEADS_BYTES:
+                self._give_up_head(life, connection, side)
+        if not life.given_up[side]:
+            life.head.append(kept)
+        elif telling:
+            life.head.append(_without_data(kept))
+
+    def _give_up_head(self, life: Life, connection: Connection, side: int) -> None:
+        """Follow a direction no further: it would cost more than its segments."""
+        life.given_up[side] = True
+        own = [each for each in life.head if each.side == side]
+        telling = {id(each) for each in own if each.segment.flags & SYN}
+        telling |= {id(each) for each in [each for each in own if each.segment.flags & ACK][:1]}
+        life.head = [
+            each if each.side != side else _without_data(each)
+            for each in life.head
+            if each.side != side or id(each) in telling
+        ]
+        self._kept -= self._sizes.pop((connection.index, side))
+        direction, framer = connection.directions[side], connection.framers[side]
+        self.held_total -= direction.held_cost
+        self.partial_total -= framer.cost
+        direction.held, direction.held_cost = [], 0
+        connection.framers = _with(connection.framers, side, Framer(self.limits, State.IGNORE, forced=framer.forced))
+
+    def _replace(self, connection: Connection, segment: Segment) -> None:
+        """End a connection whose ports are used again."""
+        notes = self.notes[talk_of(segment.key)[0]]
+        if self.lives.pop(connection.index, None) is None:
+            self.end(connection)
+            notes.frames += frames_of(connection)
+            return
+        notes.opening = Opening(segment.key, segment.seq)
+        # Whoever knows all of it ends it; here it is only out of the way.
+        self.held_total -= sum(direction.held_cost for direction in connection.directions)
+        self.partial_total -= sum(framer.cost for framer in connection.framers)
+        del self.live[connection.key]
+        self.live.pop(reverse_key(connection.key), None)
+        self.recent.pop(connection.index, None)
+
+    def _evict(self) -> None:
+        oldest = next(iter(self.recent.values()))
+        self._lose(oldest)
+        super()._evict()
+        self.lives.pop(oldest.index, None)
+        self.notes.pop(talk_of(oldest.key)[0], None)
+
+    def _relieve(self) -> None:
+        before = [(each, _held(each)) for each in self.connections()]
+        super()._relieve()
+        for connection, held in before:
+            if _held(connection) != held:
+                self._lose(connection)
+
+    def _lose(self, connection: Connection) -> None:
+        """Note that a limit of this task, not of the run, decided about a connection."""
+        self.lost.add(talk_of(connection.key)[0])
+
+    def watch(self, table: FrameTable) -> None:
+        """Let the frames of a block tell their dialects, as far as they can."""
+        if not len(table):
+            return
+        source = np.frombuffer(table.stream, np.uint8)
+        opcode = source[table.position + 1]
+        detectors = [connection.detector for connection in table.connections]
+        settled = np.array([detector.settled for detector in detectors], bool)[table.connection]
+        hello = opcode == _HELLO
+        chosen = hello | (~settled & _TELLING[opcode])
+        if not chosen.any():
+            return
+        weighed = np.array([detector.dialect is not Dialect.MEMCACHED for detector in detectors], bool)
+        light = weighed[table.connection] & ~_FORMS[opcode, source[table.position + 4]] & ~_DRAFT[opcode]
+        chosen &= hello | (~light & ~_dull(source, table.position))
+        for index in np.flatnonzero(chosen).tolist():
+            connection = table.connections[table.connection[index]]
+            detector, side = connection.detector, int(table.side[index])
+            life = self.lives.get(connection.index)
+            if life is not None:
+                self._list(life, side, table, index, greeting=bool(hello[index]))
+            if hello[index] or not detector.settled:
+                detector.feed(side, table.data(index))
+            if life is not None:
+                _mark(life, connection, int(table.released[index]))
+
+    def _list(self, life: Life, side: int, table: FrameTable, index: int, *, greeting: bool) -> None:
+        anchor, released = life.anchors[side], int(table.released[index])
+        if anchor is None or released <= anchor.packet:
+            return  # whoever plays the head sees it
+        if greeting or not life.settled:
+            data = table.data(index)
+            life.telling.append(Telling(released, side, data if greeting else data[:PREFIX_BYTES]))
+        if not life.settled and len(life.telling) >= TELLING_FRAMES:
+            life.settled = True
+            life.telling.append(Telling(released, SETTLED, b""))
+
+
+def _mark(life: Life, connection: Connection, packet: int) -> None:
+    """Note from where on most frames say nothing new of the dialect."""
+    detector = connection.detector
+    if detector.settled and not life.settled:
+        life.settled = True
+        life.telling.append(Telling(packet, SETTLED, b""))
+    elif detector.dialect is not Dialect.MEMCACHED and not (life.settled or life.weighed):
+        life.weighed = True
+        life.telling.append(Telling(packet, WEIGHED, b""))
+
+
+def _dull(source: NDArray[np.uint8], position: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which frames say nothing, whatever came before them: requests and answers of every key-value client."""
+    magic, opcode, extras = source[position], source[position + 1], source[position + 4]
+    has_key = (source[position + 2] | source[position + 3]) > 0
+    response = _RESPONSE[magic]
+    dull = np.where(
+        response, ~has_key & (opcode != fingerprints.DRAFT_RESPONSE), has_key & (extras == fingerprints.SET_EXTRAS)
+    )
+    found: NDArray[np.bool_] = _DRAFT[opcode] & dull
+    return found
+
+
+def _without_data(head: Head) -> Head:
+    return head._replace(segment=head.segment._replace(data=b"", length=0))
+
+
+def _with(framers: tuple[Framer, Framer], side: int, framer: Framer) -> tuple[Framer, Framer]:
+    return (framers[0], framer) if side else (framer, framers[1])
+
+
+def _held(connection: Connection) -> tuple[int, ...]:
+    return (*(each.held_cost for each in connection.directions), *(each.cost for each in connection.framers))

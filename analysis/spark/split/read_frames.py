@@ -1,0 +1,232 @@
+"""An archive of captures as one Spark data frame: the rows of the single-process reader, made by many tasks.
+
+Knows which work goes where; must not know how any of it is done. Ranges of large files are walked over to find where
+to cut (``plan``). Each piece is looked at by a scout (``scouting``), whose notes say how every talk in it ends; talks
+that cross pieces are put together from these notes (``stitching``), which is all that is shuffled; then each piece is
+decoded by itself (``pieces``), from the exact state that the pieces before left behind. Segments of talks that can't be
+stitched are shuffled (``segment_rows``) and decoded talk by talk (``shares``). What a row says never depends on how
+files were cut or rotated.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
+from analysis.spark.plan import Plan, make_plan, walk_stretch
+from analysis.spark.read_options import Reading
+from analysis.spark.segment_rows import ORDER, SEGMENTS
+from analysis.spark.split.conversations import ORDERED_SCHEMA
+from analysis.spark.split.decode_split import Known, fallback_rows, frames_of_piece, known_of
+from analysis.spark.split.frame_numbers import Numbers, numbered_frames, numbers_of
+from analysis.spark.split.prescan import scout
+from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, Kind
+from analysis.spark.split.shuffled import ShareDecoder
+from analysis.spark.split.stitch import Stitcher
+from dissector.capture.split import Walked
+from dissector.frames.schema import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from analysis.spark.plan import Stretch
+
+    Batches = Iterator[pa.RecordBatch]
+
+_LOG = logging.getLogger("uprscope")
+_WALKED = pa.schema(
+    [
+        ("stretch", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("packets", pa.int64()),
+        ("sure", pa.bool_()),
+    ]
+)
+#: Frames are numbered by stretches of so many packets; a capture has room for 2 ** 40.
+_PACKET_BITS = 16
+
+
+def read_frames(
+    spark: SparkSession,
+    paths: str | Sequence[str],
+    reading: Reading | None = None,
+    *,
+    shares: int | None = None,
+    numbered: bool = False,
+) -> DataFrame:
+    """Return the frames of captures, read together: connections go on from file to file.
+
+    ``frame`` counts the frames of one pair of addresses and ports; those of the run if they are to be ``numbered``.
+    ``shares`` is how many tasks put talks together, Spark's number of shuffle partitions if not given. Captures in
+    several pieces are looked over at once, and the small table of checkpoints stays in Spark's cache.
+    """
+    reading = reading or Reading()
+    plan = plan_archive(spark, paths, reading)
+    for problem in plan.problems:
+        _LOG.warning("%s", problem.why)
+    return frames_of(spark, plan, reading, shares=shares, numbered=numbered)
+
+
+def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: Reading) -> Plan:
+    """Lay out a reading; the ranges of large files are walked over by Spark's tasks."""
+
+    def walk(stretches: Sequence[Stretch]) -> list[Walked]:
+        return _walk(spark, stretches)
+
+    return make_plan([paths] if isinstance(paths, str) else list(paths), reading, walk)
+
+
+def frames_of(
+    spark: SparkSession, plan: Plan, reading: Reading, *, shares: int | None = None, numbered: bool = False
+) -> DataFrame:
+    """Return the frames of a plan."""
+    if len(plan.pieces) < 2:
+        whole = map_in_arrow(
+            _tasks(spark, len(plan.pieces)), _whole_decoder(plan, reading), spark_schema(ORDERED_SCHEMA)
+        )
+        return _numbered(whole) if numbered else whole
+    count = shares or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    checkpoints = checkpoints_of(spark, plan, reading, count).persist()
+    apart = checkpoints.where(checkpoints["kind"].isin(int(Kind.FALLBACK), int(Kind.FRAGMENT)))
+    talks = apart.select("talk").distinct().count()  # fragments count as one: they have none
+    if numbered and not talks:
+        numbers = _numbers_in(checkpoints, plan)
+        return map_in_arrow(
+            _by_piece(checkpoints, plan), _numbering_decoder(plan, reading, numbers), spark_schema(SCHEMA)
+        )
+    schema = spark_schema(ORDERED_SCHEMA)
+    decoded = map_in_arrow(_by_piece(checkpoints, plan), _piece_decoder(plan, reading), schema)
+    if not talks:
+        return decoded
+    _LOG.info("%d connections can't be stitched: their segments are shuffled", talks)
+    segments = map_in_arrow(_by_piece(apart, plan), _fallback_reader(plan, count), spark_schema(SEGMENTS))
+    dealt = segments.repartition(count, "share").sortWithinPartitions(*ORDER)
+    both = decoded.union(map_in_arrow(dealt, _share_decoder(plan, count, reading), schema))
+    return _numbered(both) if numbered else both
+
+
+def checkpoints_of(spark: SparkSession, plan: Plan, reading: Reading, shares: int) -> DataFrame:
+    """Return what each piece has to be told of the talks in it (``CHECKPOINTS``); there is a row for every piece."""
+    notes = map_in_arrow(_tasks(spark, len(plan.pieces)), _scout(plan, reading, shares), spark_schema(NOTES))
+    dealt = notes.repartition(shares, "share").sortWithinPartitions(*NOTES_ORDER)
+    return map_in_arrow(dealt, _stitcher(shares, reading), spark_schema(CHECKPOINTS))
+
+
+def _numbers_in(checkpoints: DataFrame, plan: Plan) -> Numbers:
+    """Return which numbers the frames of each piece have in the run: stitching has counted them."""
+    kind = checkpoints["kind"]
+    rows = checkpoints.where(kind.isin(int(Kind.FRAMES), int(Kind.END))).select("piece", "kind", "body").collect()
+    return numbers_of(len(plan.pieces), [(row["piece"], row["kind"], bytes(row["body"])) for row in rows])
+
+
+def _numbered(frames: DataFrame) -> DataFrame:
+    """Number frames that nobody has counted, in the order they were complete; reads ``frames`` twice."""
+    from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
+
+    stretch = functions.shiftright("released", _PACKET_BITS).alias("stretch")
+    # One row per 65536 packets: few enough for one task.
+    earlier = Window.orderBy("stretch").rowsBetween(Window.unboundedPreceding, -1)
+    counts = frames.groupBy(stretch).count()
+    so_far = functions.coalesce(functions.sum("count").over(earlier), functions.lit(0))
+    before = counts.select("stretch", so_far.alias("before"))
+    within = Window.partitionBy("stretch").orderBy("released", "frame")
+    ranked = frames.withColumn("stretch", stretch).withColumn("within", functions.row_number().over(within))
+    number = (functions.col("before") + functions.col("within")).cast("long")
+    return ranked.join(functions.broadcast(before), "stretch").withColumn("frame", number).select(*SCHEMA.names)
+
+
+def _tasks(spark: SparkSession, count: int) -> DataFrame:
+    """Return the numbers below ``count``, each in a task of its own."""
+    return spark.range(0, count, 1, numPartitions=max(count, 1))
+
+
+def _by_piece(checkpoints: DataFrame, plan: Plan) -> DataFrame:
+    """Give every piece a task of its own, as far as this Spark lets one say so."""
+    count = len(plan.pieces)
+    if hasattr(checkpoints, "repartitionById"):
+        dealt = checkpoints.repartitionById(count, checkpoints["piece"].cast("int"))
+    else:
+        dealt = checkpoints.repartition(count, "piece")
+    return dealt.sortWithinPartitions("piece")
+
+
+def _whole_decoder(plan: Plan, reading: Reading) -> Callable[[Batches], Batches]:
+    def decode(tasks: Batches) -> Batches:
+        for batch in tasks:
+            for index in batch.column(0).to_pylist():
+                known = Known(index, alone=True)
+                yield from frames_of_piece(plan.pieces[index], known, plan.captures, reading.options)
+
+    return decode
+
+
+def _scout(plan: Plan, reading: Reading, shares: int) -> Callable[[Batches], Batches]:
+    def look(tasks: Batches) -> Batches:
+        for batch in tasks:
+            for index in batch.column(0).to_pylist():
+                yield from scout(index, plan.pieces[index], reading.options, shares)
+
+    return look
+
+
+def _stitcher(shares: int, reading: Reading) -> Callable[[Batches], Batches]:
+    def stitch(rows: Batches) -> Batches:
+        yield from Stitcher(shares, reading.options).stitch(rows)
+
+    return stitch
+
+
+def _piece_decoder(plan: Plan, reading: Reading) -> Callable[[Batches], Batches]:
+    def decode(rows: Batches) -> Batches:
+        for known in known_of(rows):
+            yield from frames_of_piece(plan.pieces[known.number], known, plan.captures, reading.options)
+
+    return decode
+
+
+def _numbering_decoder(plan: Plan, reading: Reading, numbers: Numbers) -> Callable[[Batches], Batches]:
+    def decode(rows: Batches) -> Batches:
+        for known in known_of(rows):
+            yield from numbered_frames(plan.pieces[known.number], known, numbers, plan.captures, reading.options)
+
+    return decode
+
+
+def _fallback_reader(plan: Plan, shares: int) -> Callable[[Batches], Batches]:
+    def read(rows: Batches) -> Batches:
+        for known in known_of(rows):
+            yield from fallback_rows(plan.pieces[known.number], known, shares)
+
+    return read
+
+
+def _share_decoder(plan: Plan, shares: int, reading: Reading) -> Callable[[Batches], Batches]:
+    def decode(rows: Batches) -> Batches:
+        yield from ShareDecoder(plan.captures, shares, reading.options).decode(rows)
+
+    return decode
+
+
+def _walk(spark: SparkSession, stretches: Sequence[Stretch]) -> list[Walked]:
+    """Walk over ranges, each in a task of its own."""
+    if not stretches:
+        return []
+    wanted = list(stretches)
+
+    def walk(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in tasks:
+            for index in batch.column(0).to_pylist():
+                found = walk_stretch(wanted[index])
+                row = (index, found.first, found.last, found.packets, found.sure)
+                yield pa.RecordBatch.from_pylist([dict(zip(_WALKED.names, row, strict=True))], schema=_WALKED)
+
+    rows = map_in_arrow(_tasks(spark, len(wanted)), walk, spark_schema(_WALKED)).collect()
+    by_stretch = {row["stretch"]: row for row in rows}
+    found = [by_stretch[index] for index in range(len(wanted))]
+    return [Walked(row["first"], row["last"], row["packets"], row["sure"]) for row in found]

@@ -1,0 +1,249 @@
+"""Where captures are kept: local paths, and addresses of whatever pyarrow's file systems open (s3, gs, hdfs, ...).
+
+Knows names, patterns and how to open a file for reading; must not know what is in one. Nothing here reads ahead or
+keeps a file in memory: what is opened is read in the order and amounts that a reader asks for. Users and passwords that
+an address may hold are in no name and no message.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from dissector.capture import Input
+from dissector.capture.input import unusable
+from dissector.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Names that Hadoop has for what pyarrow calls otherwise.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_PATTERN = "*?["
+_SECOND_NS = 1_000_000_000
+_LOOKS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A file that can be opened, here and on any machine that reaches it."""
+
+    name: str
+    """What the user calls it."""
+    system: str = ""
+    """Address of the file system, with its options; empty: a local path."""
+    path: str = ""
+    """Path in the file system."""
+
+    def open(self) -> Any:
+        """Open for reading from any place."""
+        if not self.system:
+            return Input.of(self.path).open()
+        try:
+            return _system(self.system).open_input_file(self.path)
+        except OSError as error:
+            raise unusable(self.name, error) from error
+
+    def size(self) -> int:
+        """Return how many bytes there are."""
+        with self.open() as file:
+            return int(file.seek(0, 2))
+
+    def look(self) -> Listed | None:
+        """Ask the file system what it has there; None: no file."""
+        if not self.system:
+            return _listed(self)
+        try:
+            info = _system(self.system).get_file_info(self.path)
+        except OSError as error:
+            raise unusable(self.name, error) from error
+        return _described(self, info) if info.type == fs.FileType.File else None
+
+    def input(self, *, settled: bool = True) -> Input:
+        """Return what the readers of this package take; ``settled``: files are in the order of their packets."""
+        return Elsewhere(self.name, None, self, settled)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file as its file system describes it, without a look into it."""
+
+    address: Address
+    size: int
+    mtime_ns: int
+    """Of a file elsewhere to the second: lists and single answers differ in what is below."""
+    within: bool = False
+    """Found in a directory: neither named nor matched itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere(Input):
+    """An input that an address opens. It can be read more than once."""
+
+    address: Address
+    settled: bool = True
+
+    @property
+    def once(self) -> bool:
+        """Tell readers whether to take it as it comes, instead of a look at when it begins."""
+        return self.settled
+
+    def open(self) -> Any:
+        """Open for reading."""
+        return self.address.open()
+
+
+def find(names: Sequence[str]) -> list[Address]:
+    """Return the files that paths, directories, patterns and addresses stand for, without duplicates, in order."""
+    found: dict[tuple[str, str], Address] = {}
+    for name in names:
+        path = local_name(name)
+        for each in _local(path) if path is not None else (one.address for one in remote(name)):
+            found.setdefault((each.system, each.path), each)
+    return list(found.values())
+
+
+def sizes(addresses: Sequence[Address]) -> list[int]:
+    """Return how large files are; 0 for what is not there, or no file: who reads it will say so."""
+    # Answers of a file system elsewhere take their time, and it has many of them at once.
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+        looked = pool.map(Address.look, addresses)
+        return [0 if each is None else each.size for each in looked]
+
+
+def local_name(name: str) -> str | None:
+    """Return the path that a name or an address of this machine stands for; None: it is elsewhere."""
+    scheme, separator, rest = name.partition("://")
+    if not separator:
+        return name
+    return f"/{unquote(rest.partition('/')[2])}" if scheme == "file" else None
+
+
+def shown(name: str) -> str:
+    """Return an address as it may be shown."""
+    scheme, separator, rest = name.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{_host(host)}{slash}{path.partition('?')[0]}" if separator else name
+
+
+def usual(address: Address) -> Address:
+    """Return an address under the name that it has whoever spells it: s3a and s3 are the same."""
+    scheme, separator, rest = address.name.partition("://")
+    return replace(address, name=f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}")
+
+
+def beside(name: str, known: Address | None) -> Address:
+    """Return the address of a file by its name, on the file system of another one, or on what its name tells."""
+    scheme, _, rest = name.partition("://")
+    host, _, path = rest.partition("/")
+    system = known.system if known is not None else f"{scheme}://{host}/"
+    return Address(name, system, _joined(_opened(system)[1], path))
+
+
+def _local(name: str) -> list[Address]:
+    # What exists under the very name is no pattern.
+    names = [name] if os.path.lexists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - as inputs.py
+    if not names:
+        raise InputError(f"{name}: no such file, or no file matches")
+    paths: list[str] = []
+    for each in names:
+        paths += _files_below(each) if Path(each).is_dir() else [each]
+    return [Address(each, "", str(Path(each).absolute())) for each in paths]
+
+
+def _files_below(name: str) -> list[str]:
+    found: list[str] = []
+    for folder, folders, files in os.walk(name):
+        folders.sort()
+        found += [str(Path(folder, file)) for file in sorted(files)]
+    return found
+
+
+def _listed(address: Address) -> Listed | None:
+    try:
+        status = Path(address.path).stat()
+    except OSError:
+        return None
+    return Listed(address, status.st_size, status.st_mtime_ns)
+
+
+def remote(name: str) -> list[Listed]:
+    """Return the files elsewhere that an address, a directory or a pattern stands for."""
+    parts = urlsplit(name, allow_fragments=False)
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    # Only a query that sets options is one: "?" is a pattern's sign too.
+    is_query = "=" in parts.query
+    path = unquote(parts.path if is_query or not parts.query else f"{parts.path}?{parts.query}")
+    system = f"{scheme}://{parts.netloc}/" + (f"?{parts.query}" if is_query else "")
+    opened, root = _opened(system)
+    place = f"{parts.scheme}://{_host(parts.netloc)}"
+    hidden = len(root.rstrip("/")) if root.strip("/") else 0
+    try:
+        infos, within = _infos(opened, _joined(root, path))
+    except OSError as error:
+        raise unusable(place + path, error) from error
+    if not infos:
+        raise InputError(f"{place}{path}: no such file, or no file matches")
+    return [_described(Address(place + info.path[hidden:], system, info.path), info, within) for info in infos]
+
+
+def _joined(root: str, path: str) -> str:
+    """Return a path as the file system has it: with a bucket before it, or without."""
+    return f"{root.rstrip('/')}/{path.lstrip('/')}" if root.strip("/") else f"/{path.lstrip('/')}"
+
+
+def _described(address: Address, info: Any, within: bool = False) -> Listed:
+    return Listed(address, int(info.size or 0), (info.mtime_ns or 0) // _SECOND_NS * _SECOND_NS, within)
+
+
+def _infos(system: Any, base: str) -> tuple[list[Any], bool]:
+    """Return the files that a path or a pattern stands for, and whether it is for directories that they are in."""
+    if not any(sign in base for sign in _PATTERN):
+        info = system.get_file_info(base)
+        if info.type == fs.FileType.File:
+            return [info], False
+        return (_below(system, base) if info.type == fs.FileType.Directory else []), True
+    # The part before the first sign bounds what has to be listed.
+    fixed = base[: min(base.find(sign) for sign in _PATTERN if sign in base)].rpartition("/")[0]
+    listed = _below(system, fixed)
+    depth = base.count("/")
+    if base.endswith("/"):
+        deep = ((info, info.path.split("/")) for info in listed if info.path.count("/") >= depth)
+        return [info for info, names in deep if fnmatch.fnmatchcase("/".join(names[:depth]) + "/", base)], True
+    anywhere = "**" in base
+    chosen = (info for info in listed if fnmatch.fnmatchcase(info.path, base))
+    return [info for info in chosen if anywhere or info.path.count("/") == depth], False
+
+
+def _below(system: Any, base: str) -> list[Any]:
+    infos = system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
+    return sorted((info for info in infos if info.type == fs.FileType.File), key=lambda info: str(info.path))
+
+
+def _opened(system: str) -> tuple[Any, str]:
+    try:
+        opened, root = fs.FileSystem.from_uri(system)
+    except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        parts = urlsplit(system)
+        # The one for HDFS lists all places where it has looked for a library.
+        said = str(error).partition("\n")[0].replace(parts.netloc, _host(parts.netloc))
+        raise InputError(f"{parts.scheme}://{_host(parts.netloc)}: no file system opens this: {said}") from error
+    return opened, root
+
+
+def _host(netloc: str) -> str:
+    """Return the part of an address that may be shown: no user, no password."""
+    return netloc.rpartition("@")[2]
+
+
+def _system(system: str) -> Any:
+    return _opened(system)[0]

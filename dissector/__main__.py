@@ -1,8 +1,0 @@
-"""``python -m dissector``: the command line, where the ``uprscope`` script is not on the path."""
-
-import sys
-
-from dissector.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,258 @@
+"""Part of a capture: a byte range whose ends are record boundaries, and the survey that finds such ranges.
+
+Knows how to begin in the middle of a plain pcap or pcapng file: what every reader needs from the file's beginning (the
+*context*: the file header, or section header and interfaces) is put in front of the bytes from a record on. Must not
+know where files are kept, nor what is in a packet.
+
+A boundary found in the middle is a guess, however good: payloads may hold captures themselves. It becomes knowledge by
+induction. The first piece begins at byte 0; each walk ends at the first record at or behind its range; where the next
+piece's guess is that very record, its walk was the right one. Where it is not, that piece is surveyed again from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dissector.capture import magic, resync
+from dissector.capture.compression import PlainStream, open_stream
+from dissector.capture.damage import DamageLog
+from dissector.capture.pcap import FILE_HEADER_BYTES, FileHeader, PcapWalker, _Records
+from dissector.capture.pcapng import INTERFACE, PACKET, PACKET_KINDS, SECTION, SIMPLE_PACKET, PcapngWalker, _Blocks
+from dissector.capture.reader import CaptureReader
+from dissector.capture.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from dissector.capture.packet_block import Columns, Longs, PacketBlock
+    from dissector.capture.reader import Walker
+    from dissector.capture.resync import Grammar
+
+#: Of walks that look for boundaries: what lies behind the range is read for nothing.
+SURVEY_CHUNK_BYTES = 1 << 20
+
+
+class SeekableStream(Protocol):
+    """What a part is read from: any file that can be read from a place on."""
+
+    def readinto(self, target: memoryview, /) -> int | None:
+        """Fill a buffer as far as bytes are there; 0 is the end."""
+        ...
+
+    def seek(self, position: int, /) -> int:
+        """Go to a byte."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a look at a file's first packets tells."""
+
+    splittable: bool
+    """Plain pcap or pcapng: its parts can be read by themselves."""
+    first_time_ns: int | None
+    """Time of the first packet; None: there is none."""
+    context: bytes = b""
+    """What must be known to read on from any later record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What a walk over one range found; positions are bytes of the file."""
+
+    first: int | None
+    """The first record at or behind the range's begin; None: there is none."""
+    last: int | None
+    """The first record at or behind the range's end; None: the file ends before."""
+    packets: int
+    """Packets of records that begin in the range."""
+    sure: bool
+    """Whether a part cut here gives the very packets that reading the whole file gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range with known ends: read by itself, it gives the packets that reading the whole file gives."""
+
+    begin: int = 0
+    end: int | None = None
+    """None: to the end of the file."""
+    packets_before: int = 0
+    context: bytes = b""
+
+
+WHOLE = Part()
+
+
+class PartStream:
+    """The bytes of a part as one stream: its context, then the file's bytes up to its end."""
+
+    def __init__(self, file: SeekableStream, part: Part) -> None:
+        self._file = file
+        self._context = memoryview(part.context)
+        self._left = None if part.end is None else part.end - part.begin
+        file.seek(part.begin)
+
+    def readinto(self, target: memoryview, /) -> int | None:
+        """Fill a buffer as far as bytes are there; 0 is the end."""
+        if self._context:
+            count = min(len(target), len(self._context))
+            target[:count] = self._context[:count]
+            self._context = self._context[count:]
+            return count
+        if self._left is None:
+            return self._file.readinto(target)
+        if not self._left:
+            return 0
+        got = self._file.readinto(target[: self._left])
+        if got:
+            self._left -= got
+        return got
+
+
+def begin(file: SeekableStream, name: str) -> Beginning:
+    """Look at the first packets of a file that is at its beginning; raises InputError if it is no capture."""
+    plain = isinstance(open_stream(file, DamageLog(name)), PlainStream)
+    file.seek(0)
+    reader = _Walk(file, name)
+    time_ns, position = None, None
+    for block in reader:
+        time_ns, position = int(block.time_ns[0]), int(reader.starts(block)[0])
+        break
+    if not plain or position is None or any(entry.offset < position for entry in reader.damage):
+        return Beginning(splittable=False, first_time_ns=time_ns)
+    return Beginning(True, time_ns, reader.context(position))
+
+
+def survey(file: SeekableStream, name: str, context: bytes, start: int, stop: int, known: int | None = None) -> Walked:
+    """Walk over the records that begin in ``start`` to ``stop``; ``known`` is a record to begin at without a search."""
+    first = known if known is not None else _search(file, context, start) if start else 0
+    if first is None:
+        return Walked(None, None, 0, sure=True)
+    front = context if first else b""
+    reader = _Walk(PartStream(file, Part(first, context=front)), name)
+    shift = first - len(front)
+    begins: int | None = None
+    ends: int | None = None
+    packets = 0
+    for block in reader:
+        starts = reader.starts(block) + shift
+        begins = int(starts[0]) if begins is None else begins
+        inside = int((starts < stop).sum())
+        packets += inside
+        if inside < len(starts):
+            ends = int(starts[inside])
+            break
+    # What is damaged up to the end of the file is judged alike by whoever reads up to there; what is damaged before
+    # another part may have been judged by bytes of that part.
+    broken = ends is not None and any(entry.offset + shift < ends for entry in reader.damage)
+    fixed = len(front) if first else begins
+    later = fixed is None or any(position >= fixed for position, _ in reader.structure)
+    return Walked(begins, ends, packets, sure=not (broken or later or reader.timeless))
+
+
+def parts(
+    context: bytes, ranges: Sequence[tuple[int, int]], walked: Sequence[Walked], again: Callable[[int, int], Walked]
+) -> list[Part]:
+    """Return the parts of a file from the walks over its ranges, the whole file where that can't be cut for sure.
+
+    ``again`` surveys a range, by its index, from a known record on.
+    """
+    found: list[Part] = []
+    expected: int | None = 0
+    packets = 0
+    for index, (_, stop) in enumerate(ranges):
+        walk = walked[index]
+        if expected is None or (index and expected >= stop):
+            continue  # the part before goes over all of it
+        if index and walk.first != expected:
+            walk = again(index, expected)
+        if not walk.sure or (index and walk.first != expected):
+            return [WHOLE]
+        if walk.packets:
+            found.append(Part(expected, walk.last, packets, context if expected else b""))
+        packets += walk.packets
+        expected = walk.last
+    return found or [WHOLE]
+
+
+def ranges(size: int, split_bytes: int) -> list[tuple[int, int]]:
+    """Cut a file's size into ranges of about equal size, none larger than wanted."""
+    count = max(1, -(-size // split_bytes))
+    return [(size * index // count, size * (index + 1) // count) for index in range(count)]
+
+
+class _Walk(CaptureReader):
+    """A reader that tells where records begin, and which blocks describe the section they are in."""
+
+    def __init__(self, stream: SeekableStream | PartStream, name: str) -> None:
+        self.structure: list[tuple[int, bytes]] = []
+        """Section headers and interfaces so far, each with its place in the stream."""
+        self._header = b""
+        self._before = PACKET_KINDS[PACKET] - 4
+        self._base = 0
+        self._watching: _WatchingWalker | None = None
+        super().__init__(stream, chunk_bytes=SURVEY_CHUNK_BYTES, name=name)
+
+    @property
+    def timeless(self) -> bool:
+        """Whether a packet has no time of its own: it takes that of the packet before it, maybe of another part."""
+        return self._watching is not None and self._watching.timeless
+
+    def starts(self, block: PacketBlock) -> Longs:
+        """Return where the records of the block just handed out begin, as bytes of the stream."""
+        return block.offset + (self._base - self._before)
+
+    def context(self, first: int) -> bytes:
+        """Return what must be known to read on from a record behind the first one."""
+        return self._header or b"".join(raw for position, raw in self.structure if position < first)
+
+    def _block(self, columns: Columns) -> PacketBlock:
+        self._base = self._window.base
+        return super()._block(columns)
+
+    def _recognise(self) -> Walker:
+        walker = super()._recognise()
+        if isinstance(walker, PcapWalker):
+            self._header = self._window.head(FILE_HEADER_BYTES)
+            if len(self._header) == FILE_HEADER_BYTES:
+                self._before = FileHeader.parse(self._header).record_header_bytes
+            return walker
+        self._watching = _WatchingWalker(self._log, self.structure)
+        return self._watching
+
+
+class _WatchingWalker(PcapngWalker):
+    """Notes the blocks that later ones depend on."""
+
+    def __init__(self, log: DamageLog, structure: list[tuple[int, bytes]]) -> None:
+        super().__init__(log)
+        self._structure = structure
+        self.timeless = False
+
+    def _understand(self, window: Window, kind: int, length: int) -> bool:
+        if kind in (SECTION, INTERFACE):
+            self._structure.append((window.position, window.head(length)))
+        return super()._understand(window, kind, length)
+
+    def _columns(self, window: Window, kind: int, offsets: Longs, headers: npt.NDArray[Any], lengths: Longs) -> Columns:
+        self.timeless |= kind == SIMPLE_PACKET
+        return super()._columns(window, kind, offsets, headers, lengths)
+
+
+def _search(file: SeekableStream, context: bytes, start: int) -> int | None:
+    """Return the next record at or behind a byte, believed because others follow it; None: there is none."""
+    grammar: Grammar
+    if magic.container(context) is magic.Container.PCAP:
+        grammar = _Records(FileHeader.parse(context))
+    else:
+        grammar = _Blocks("<" if context[8:12] == magic.BYTE_ORDER_LITTLE else ">")
+    window = Window(PlainStream(PartStream(file, Part(start)), DamageLog("")), SURVEY_CHUNK_BYTES)
+    need = grammar.header_bytes
+    while need > 0:
+        window.refill(need)
+        need = resync.search(window, grammar)
+    return start + window.position if need == resync.FOUND else None

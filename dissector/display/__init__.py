@@ -1,0 +1,1 @@
+"""Frames, trees and tables as text for people."""

@@ -1,0 +1,393 @@
+"""Frame tables to record batches, column by column.
+
+Frames that a plan vouches for are read all at once; the others go through the decoder one by one, and its answers are
+put into the same columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from dissector.arrow import encoded, nulls, numeric, spans, texts
+from dissector.codec.values import document_defects
+from dissector.frames.decode_plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
+from dissector.frames.key_hash import hash_keys
+from dissector.frames.row import content_of, decode_for_row
+from dissector.frames.schema import COLUMNS, SCHEMA
+from dissector.spec import enums, registry
+from dissector.spec.model import Body, Dialect, Direction
+from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from dissector.frames.decode_plans import Plan
+    from dissector.frames.row import Row
+    from dissector.options import Options
+    from dissector.tcp.connections import Connection
+
+    Longs = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+_HEADER = np.dtype(
+    {
+        "names": ["magic", "opcode", "key", "extras", "datatype", "number", "body", "opaque", "swapped", "cas"],
+        "formats": ["u1", "u1", ">u2", "u1", "u1", ">u2", ">u4", ">u4", "<u4", ">i8"],
+        "offsets": [0, 1, 2, 4, 5, 6, 8, 12, 12, 16],
+        "itemsize": ROW_BYTES,
+    }
+)
+_LISTS = ("text", "failover_log", "features")
+_HELLO = registry.named(Dialect.DCP, "hello").opcode
+#: Opcodes whose frames can tell a dialect or change what is negotiated.
+_TELLING = np.zeros(256, bool)
+_TELLING[[known.opcode for known in registry.MESSAGES if known.dialect is Dialect.DCP]] = True
+_TELLING[[*registry.DRAFT_OPCODES, _HELLO]] = True
+_RESPONSE = np.zeros(256, bool)
+_RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is Direction.RESPONSE]] = True
+_PLAIN = np.zeros(256, bool)
+_PLAIN[[magic.value for magic in enums.MAGICS if not magic.flexible and not magic.server_push]] = True
+_FLEXIBLE = np.zeros(256, bool)
+_FLEXIBLE[[magic.value for magic in enums.MAGICS if magic.flexible]] = True
+#: Columns of other types are views of headers, and are copied before something is put into them.
+_WRITABLE = np.dtype(np.int64).char + np.dtype(np.bool_).char
+_CAPTURE_SHIFT = 40
+_digest = xxhash.xxh3_64_digest
+_NUMBER_MASK = (1 << _CAPTURE_SHIFT) - 1
+
+
+def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: Options) -> pa.RecordBatch:
+    """Lay out the frames of a table as rows."""
+    return _Batch(table, first_number, captures, options).build()
+
+
+class _Batch:
+    """One batch on its way; lives for one call."""
+
+    def __init__(self, table: FrameTable, first_number: int, captures: Sequence[str], options: Options) -> None:
+        self.table = table
+        self.size = len(table)
+        self.first_number = first_number
+        self.captures = captures
+        self.options = options
+        self.numbers: dict[str, Longs] = {}  #: by column; what is in none of them is null throughout
+        self.valid: dict[str, Mask] = {}  #: by column; columns without an entry are valid throughout
+        self.objects: dict[str, dict[int, Any]] = {name: {} for name in (*_LISTS, "defects")}
+        self.names: list[str] = []
+        self.name = np.zeros(self.size, np.int64)
+        self.unasked = np.zeros(self.size, bool)  #: documents whose keys nobody wants
+        source = np.frombuffer(table.stream, np.uint8)
+        overlapping = np.ndarray((len(source) - ROW_BYTES + 1,), f"V{ROW_BYTES}", source, 0, (1,))
+        self.rows = overlapping[table.position].view(np.uint8).reshape(self.size, ROW_BYTES)
+        self.source = source
+        self.header = self.rows.reshape(-1).view(_HEADER)
+
+    def build(self) -> pa.RecordBatch:
+        """Fill all columns."""
+        header, table = self.header, self.table
+        self.response = _RESPONSE[header["magic"]]
+        self.key_length = header["key"].astype(np.int64)
+        self.framing = np.zeros(self.size, np.int64)
+        flexible = _FLEXIBLE[header["magic"]]
+        if flexible.any():
+            self.framing[flexible] = self.key_length[flexible] >> 8
+            self.key_length[flexible] &= 0xFF
+        self.extras = header["extras"].astype(np.int64)
+        self.body = header["body"].astype(np.int64)
+        self.value_length = self.body - self.framing - self.extras - self.key_length
+        self.key_start = table.position + HEADER_SIZE + self.framing + self.extras
+        self.value_start = self.key_start + self.key_length
+        self.key_there = self.key_length > 0
+        self.value_there = self.value_length > 0
+        self._place()
+        self._dialects()
+        self._plain_header()
+        left = self._planned()
+        for index in np.flatnonzero(left).tolist():
+            self._decoded(index)
+        return self._assemble()
+
+    def _place(self) -> None:
+        table, numbers = self.table, self.numbers
+        numbers["frame"] = np.arange(self.first_number, self.first_number + self.size)
+        numbers["packet_first"] = table.packet_first & _NUMBER_MASK
+        numbers["packet_last"] = table.packet_last & _NUMBER_MASK
+        numbers["time_ns"] = table.time_ns
+        numbers["direction"] = table.side
+        numbers["start_offset"] = table.start
+        numbers["end_offset"] = table.start + table.length
+        numbers["acked_offset"] = table.acked
+        if (table.acked == NOTHING_ACKED).any():
+            self.valid["acked_offset"] = table.acked != NOTHING_ACKED
+        numbers["gap"] = table.gap
+        numbers["skipped"] = table.skipped
+        numbers["missing"] = table.length - table.available
+
+    def _dialects(self) -> None:
+        """Find out each frame's dialect and whether its keys carry collection ids, as of that frame."""
+        table, opcode = self.table, self.header["opcode"]
+        entries = table.connections
+        hello = set(table.connection[opcode == _HELLO].tolist())
+        watched = {entries[entry].index for entry in hello}
+        watched |= {connection.index for connection in entries if not connection.detector.settled}
+        code = DIALECTS.index  # by identity: an enumeration's members are slow to hash
+        dialects = np.array([code(connection.detector.dialect) for connection in entries], np.int64)
+        collections = np.array([connection.detector.collections for connection in entries], bool)
+        self.dialect = dialects[table.connection]
+        self.collections = collections[table.connection]
+        if not watched:
+            return
+        is_watched = np.array([connection.index in watched for connection in entries], bool)[table.connection]
+        telling = _TELLING[opcode]
+        for index in np.flatnonzero(is_watched).tolist():
+            detector = entries[table.connection[index]].detector
+            if telling[index] and not (detector.settled and opcode[index] != _HELLO):
+                detector.feed(int(table.side[index]), table.data(index))
+            self.dialect[index] = code(detector.dialect)
+            self.collections[index] = detector.collections
+
+    def _plain_header(self) -> None:
+        header, numbers = self.header, self.numbers
+        numbers["magic"] = header["magic"]
+        numbers["opcode"] = header["opcode"]
+        numbers["response"] = self.response
+        numbers["vbucket"] = numbers["status"] = header["number"]
+        self.valid["vbucket"], self.valid["status"] = ~self.response, self.response.copy()
+        numbers["datatype"] = header["datatype"]
+        numbers["framing_length"] = self.framing
+        numbers["extras_length"] = self.extras
+        numbers["key_length"] = self.key_length
+        numbers["value_length"] = self.value_length
+        numbers["body_length"] = self.body
+        numbers["opaque"] = header["opaque"]
+        numbers["opaque_swapped"] = header["swapped"]
+        numbers["cas"] = header["cas"]
+        numbers["flow_bytes"] = np.zeros(self.size, np.int64)
+
+    def _planned(self) -> Mask:
+        """Read all frames that a plan vouches for; return which ones are left."""
+        header, table = self.header, self.table
+        left = np.ones(self.size, bool)
+        whole = (table.available == table.length) & _PLAIN[header["magic"]] & (self.value_length >= 0)
+        whole &= ~self.response | (header["number"] == enums.SUCCESS)
+        kind = ((self.dialect * 2 + self.response) << 16) | (header["opcode"].astype(np.int64) << 8) | self.extras
+        kinds, codes = encoded(numeric(pa.int64(), kind))
+        for number, packed in enumerate(kinds.to_pylist()):
+            found = plans(DIALECTS[packed >> 17], bool(packed >> 16 & 1), packed >> 8 & 0xFF, packed & 0xFF)
+            for plan in found:
+                chosen = np.flatnonzero((codes == number) & whole)
+                if plan.layout.version is not None:
+                    chosen = chosen[self.rows[chosen, HEADER_SIZE + plan.layout.extras_size - 1] == plan.layout.version]
+                left[self._read(plan, chosen)] = False
+        return left
+
+    def _read(self, plan: Plan, chosen: Longs) -> Longs:
+        """Read the sound ones of the chosen frames; return them."""
+        good = plan.sound(
+            self.key_length[chosen],
+            self.value_length[chosen],
+            self.header["datatype"][chosen],
+            self.header["cas"][chosen],
+            self.collections[chosen],
+        )
+        read = [(place, place.read(self.rows, chosen)) for place in plan.places]
+        for place, numbers in read:
+            good &= place.sound(numbers)
+        ids = sizes = None
+        if plan.documents and self.collections[chosen].any():
+            ids, sizes, sound = self._collection_ids(chosen)
+            good &= sound
+        if not good.all():
+            chosen = chosen[good]
+        for place, numbers in read:
+            if place.column is not None:
+                self._put(place.column, chosen, numbers if len(numbers) == len(chosen) else numbers[good])
+        if ids is not None and sizes is not None:
+            prefixed = sizes[good] > 0
+            self._put("collection_id", chosen[prefixed], ids[good][prefixed])
+        self.name[chosen] = self._name(plan.message.name)
+        if plan.documents and not self.options.document_keys:
+            self.unasked[chosen] = True
+        if plan.flow_surplus is not None:
+            self.numbers["flow_bytes"][chosen] = HEADER_SIZE + self.body[chosen] + plan.flow_surplus
+        if self.options.inspect and plan.shape.body is Body.DOCUMENT:
+            self._inspect(chosen)
+        return chosen
+
+    def _inspect(self, chosen: Longs) -> None:
+        """Look into documents that say more of themselves than that they are bytes."""
+        telling = chosen[(self.header["datatype"][chosen] > 0) & self.value_there[chosen]]
+        starts = self.value_start[telling]
+        spans = zip(starts.tolist(), (starts + self.value_length[telling]).tolist(), strict=True)
+        datatypes = self.header["datatype"][telling].tolist()
+        for index, (start, end), datatype in zip(telling.tolist(), spans, datatypes, strict=True):
+            defects = document_defects(bytes(self.table.stream[start:end]), datatype)
+            if defects:
+                self.objects["defects"][index] = defects
+
+    def _collection_ids(self, chosen: Longs) -> tuple[Longs, Longs, Mask]:
+        """Read the LEB128 ids in front of document keys; a size of 0 stands for a key without one."""
+        wanted = self.collections[chosen] & self.key_there[chosen]
+        start = self.key_start[chosen]
+        number = np.zeros(len(chosen), np.int64)
+        size = np.zeros(len(chosen), np.int64)
+        open_ = wanted.copy()
+        canonical = np.ones(len(chosen), bool)
+        for index in range(5):
+            if not open_.any():
+                break
+            byte = self.source[start + index].astype(np.int64)
+            number[open_] |= (byte[open_] & 0x7F) << (7 * index)
+            ends = open_ & (byte < 0x80)
+            size[ends] = index + 1
+            canonical &= ~(ends & (byte == 0) & (index > 0))
+            open_ &= ~ends
+        sound = ~wanted | (~open_ & canonical & (number < 1 << 32) & (size < self.key_length[chosen]))
+        return number, size, sound
+
+    def _decoded(self, index: int) -> None:
+        """Ask the decoder about one frame, and put its answer into the columns."""
+        data = self.table.data(index)
+        decoded = decode_for_row(
+            DIALECTS[self.dialect[index]], data, self.options, collections=bool(self.collections[index])
+        )
+        row: Row = content_of(decoded, data, int(self.numbers["missing"][index]), self.options)
+        # Where key and value are is the decoder's word: headers lie (E-41).
+        self.key_start[index] = self.table.position[index] + decoded.key_offset
+        self.value_start[index] = self.table.position[index] + decoded.value.offset
+        self.name[index] = self._name(row.pop("name"))
+        self.key_there[index] = row.pop("key") is not None
+        row.pop("key_hash")
+        row.pop("value")
+        self.value_there[index] = row.pop("value_hash") is not None
+        row.pop("dialect")
+        for name in self.objects:
+            value = row.pop(name, None)
+            if value is not None and (name != "defects" or value):
+                self.objects[name][index] = value
+        for name in ("vbucket", "status", "datatype"):
+            value = row.pop(name)
+            if value is None:
+                self.valid.setdefault(name, np.ones(self.size, bool))[index] = False
+            else:
+                self._put(name, index, value)
+        for name, value in row.items():
+            if value is not None:
+                self._put(name, index, value)
+
+    def _put(self, name: str, chosen: Longs | int, numbers: Any) -> None:
+        """Put numbers into a column, which is made when it is first needed."""
+        column = self.numbers.get(name)
+        if column is None:
+            column = self.numbers[name] = np.zeros(self.size, np.int64)
+            self.valid[name] = np.zeros(self.size, bool)
+        elif column.dtype.char not in _WRITABLE:
+            column = self.numbers[name] = column.astype(np.int64)
+        column[chosen] = numbers
+        if name in self.valid:
+            self.valid[name][chosen] = True
+
+    def _name(self, name: str) -> int:
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def _assemble(self) -> pa.RecordBatch:
+        special = self._special()
+        wanted = self.options.columns
+        columns = [column for column in COLUMNS if wanted is None or column.name in wanted]
+        arrays = []
+        for column in columns:
+            make = special.get(column.name)
+            if make is not None:
+                arrays.append(make())
+            elif column.name in self.numbers:
+                arrays.append(numeric(column.type, self.numbers[column.name], self.valid.get(column.name)))
+            else:
+                arrays.append(nulls(column.type, self.size))
+        schema = SCHEMA if wanted is None else pa.schema([SCHEMA.field(column.name) for column in columns])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _special(self) -> dict[str, Callable[[], pa.Array]]:
+        table, entry = self.table, self.table.connection
+        flows = [connection.flow(side) for connection, side in self._entries()]
+        last, first = table.packet_last >> _CAPTURE_SHIFT, table.packet_first >> _CAPTURE_SHIFT
+        source_ports = np.array([flow.source_port for flow in flows], np.int32)
+        destination_ports = np.array([flow.destination_port for flow in flows], np.int32)
+        return {
+            "capture": lambda: texts(self.captures, last),
+            "capture_first": lambda: texts(self.captures, first),
+            "connection": lambda: texts([connection.id for connection in table.connections], entry),
+            "src": lambda: texts([flow.source for flow in flows], entry),
+            "dst": lambda: texts([flow.destination for flow in flows], entry),
+            "sport": lambda: numeric(pa.int32(), source_ports[entry]),
+            "dport": lambda: numeric(pa.int32(), destination_ports[entry]),
+            "dialect": lambda: texts([dialect.value for dialect in DIALECTS], self.dialect),
+            "name": lambda: texts(self.names, self.name),
+            "key": self._keys,
+            "key_hash": self._key_hashes,
+            "value_hash": self._value_hashes,
+            "value": self._values,
+            "defects": self._defects,
+            **{name: lambda name=name: self._listed(name) for name in _LISTS},  # type: ignore[misc]
+        }
+
+    def _entries(self) -> list[tuple[Connection, int]]:
+        sides = np.zeros(len(self.table.connections), np.int64)
+        sides[self.table.connection] = self.table.side
+        return list(zip(self.table.connections, sides.tolist(), strict=True))
+
+    def _cut(self, there: Mask, start: Longs, length: Longs) -> pa.Array:
+        """Cut a span out of each frame that has it."""
+        rank = self.table.rank
+        begin, end = np.empty(self.size, np.int64), np.empty(self.size, np.int64)
+        # A frame without one gives an empty span that is within it, so that all of them ascend.
+        begin[rank] = np.where(there, start, self.table.position)
+        end[rank] = np.where(there, start + length, self.table.position)
+        return spans(pa.binary(), self.table.stream, begin, end, rank, None if there.all() else there)
+
+    def _keys(self) -> pa.Array:
+        there = self.key_there & ~self.unasked
+        if not there.any():
+            return nulls(pa.binary(), self.size)
+        return self._cut(there, self.key_start, self.key_length)
+
+    def _key_hashes(self) -> pa.Array:
+        hashes = np.zeros(self.size, np.int64)
+        there = self.key_there
+        hashes[there] = hash_keys(self.source, self.key_start[there], self.key_length[there])
+        return numeric(pa.int64(), hashes, there)
+
+    def _value_hashes(self) -> pa.Array:
+        there = self.value_there
+        start, length = self.value_start[there], self.value_length[there]
+        # All in C: slice objects, slices, digests, without byte code per frame.
+        cut = map(self.table.stream.__getitem__, map(slice, start.tolist(), (start + length).tolist()))
+        hashes = np.zeros(self.size, np.int64)
+        hashes[there] = np.frombuffer(b"".join(map(_digest, cut)), ">i8")
+        return numeric(pa.int64(), hashes, there)
+
+    def _values(self) -> pa.Array:
+        if not self.options.values or not self.value_there.any():
+            return nulls(pa.binary(), self.size)
+        return self._cut(self.value_there, self.value_start, self.value_length)
+
+    def _listed(self, name: str) -> pa.Array:
+        found = self.objects[name]
+        kind = SCHEMA.field(name).type
+        if not found:
+            return nulls(kind, self.size)
+        return pa.array([found.get(index) for index in range(self.size)], kind)
+
+    def _defects(self) -> pa.Array:
+        found = self.objects["defects"]
+        if not found:
+            offsets = numeric(pa.int32(), np.zeros(self.size + 1, np.int32))
+            return pa.ListArray.from_arrays(offsets, pa.array([], pa.string()), type=SCHEMA.field("defects").type)
+        return pa.array([found.get(index, []) for index in range(self.size)], SCHEMA.field("defects").type)

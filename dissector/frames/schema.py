@@ -1,0 +1,181 @@
+"""Frames as rows: the one schema that everything behind the dissector sees.
+
+Spark has no unsigned types, so numbers stand in the next larger signed one. Of 64-bit numbers, identifiers (CAS, uuids)
+keep their bit pattern and are printed as unsigned; seqnos stop at 2^63-1, which stands for "no end".
+
+The columns of single messages derive from the spec: a new field there is a new column here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from dissector.errors import UsageError
+from dissector.spec import registry
+from dissector.spec.model import Dialect, Field, Kind, Role
+
+NO_END = (1 << 63) - 1
+TEXT_LIMIT = 4096  #: bytes of a value that are kept as text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name, type and meaning."""
+
+    name: str
+    type: pa.DataType
+    doc: str
+    unsigned: bool = False  #: a 64-bit pattern, printed as unsigned
+    always: bool = False  #: never null: Spark and Parquet do less for it
+
+    @property
+    def field(self) -> pa.Field:
+        """Return it as part of an Arrow schema."""
+        return pa.field(self.name, self.type, not self.always, {"doc": self.doc})
+
+
+_TYPES = {Kind.U8: pa.int16(), Kind.U16: pa.int32(), Kind.U32: pa.int64(), Kind.U64: pa.int64()}
+#: Fields that say nothing, and those that have a column of another name.
+_HIDDEN = frozenset(("reserved", "unused", "padding", "sequence_number", "commit_seqno", "abort_seqno"))
+
+FAILOVER_LOG_TYPE = pa.list_(pa.struct([("vbucket_uuid", pa.int64()), ("seqno", pa.int64())]))
+
+IDENTITY_COLUMNS: tuple[Column, ...] = (
+    Column("frame", pa.int64(), "number of the frame in this run, from 1, in the order they were complete"),
+    Column("capture", pa.string(), "capture file of the last packet"),
+    Column(
+        "packet_first", pa.int64(), "number of the packet with the first of the frame's bytes to be captured, from 1"
+    ),
+    Column("packet_last", pa.int64(), "number of the packet that completed it"),
+    Column("capture_first", pa.string(), "capture file of the first packet"),
+    Column("time_ns", pa.int64(), "time of the last packet, nanoseconds since the epoch"),
+    Column(
+        "connection", pa.string(), "stable id of the connection: hash of addresses, ports and time of the first packet"
+    ),
+    Column(
+        "direction", pa.int16(), "0: sent by the side that opened the connection (or was seen first), 1: by the other"
+    ),
+    Column("src", pa.string(), "address of the sender"),
+    Column("sport", pa.int32(), "port of the sender"),
+    Column("dst", pa.string(), "address of the receiver"),
+    Column("dport", pa.int32(), "port of the receiver"),
+    Column("start_offset", pa.int64(), "offset of the frame's first byte in its direction, never wrapping"),
+    Column("end_offset", pa.int64(), "offset behind the frame's last byte"),
+    Column(
+        "acked_offset",
+        pa.int64(),
+        "bytes of the other direction that the packet with the frame's first byte acknowledged: this frame was sent "
+        "after another one f of the other direction had arrived exactly if acked_offset >= f.end_offset",
+    ),
+    Column("gap", pa.int64(), "bytes lost between the frame before this one in its direction and this one"),
+    Column("skipped", pa.int64(), "bytes passed over there because they were no frame"),
+    Column("missing", pa.int64(), "bytes of this frame itself that are not there"),
+)
+
+HEADER_COLUMNS: tuple[Column, ...] = (
+    Column(
+        "dialect", pa.string(), "draft, upr-proto, upr, dcp or memcached: as the connection's frames so far show it"
+    ),
+    Column("magic", pa.int16(), "first byte: 128 request, 129 response, 8 and 24 the same with framing extras"),
+    Column("opcode", pa.int16(), "second byte"),
+    Column("name", pa.string(), "name of the message; 0x.. for an unknown opcode"),
+    Column("response", pa.bool_(), "whether the magic is a response's"),
+    Column("vbucket", pa.int32(), "vbucket id; requests, and every message of the draft"),
+    Column("status", pa.int32(), "status of a response"),
+    Column("subtype", pa.int16(), "draft: byte 5"),
+    Column("datatype", pa.int16(), "1 JSON, 2 snappy, 4 xattrs"),
+    Column("framing_length", pa.int16(), "size of the framing extras as the header says"),
+    Column("extras_length", pa.int16(), "size of the extras"),
+    Column("key_length", pa.int32(), "size of the key"),
+    Column("value_length", pa.int64(), "size of the value"),
+    Column("body_length", pa.int64(), "size of everything behind the header"),
+    Column("opaque", pa.int64(), "the four opaque bytes, read big-endian"),
+    Column("opaque_swapped", pa.int64(), "the same bytes read little-endian, as most servers count"),
+    Column("cas", pa.int64(), "CAS", unsigned=True),
+    Column("flow_bytes", pa.int64(), "bytes that the frame takes from the flow-control window; 0: not counted"),
+    Column("stream_id", pa.int32(), "stream id of the framing extras"),
+)
+
+CONTENT_COLUMNS: tuple[Column, ...] = (
+    Column("key", pa.binary(), "key as on the wire"),
+    Column("collection_id", pa.int64(), "collection id in front of a document key, or of a system event"),
+    Column(
+        "key_hash", pa.int64(), "hash of the key, for telling keys apart (dissector/frames/key_hash.py)", unsigned=True
+    ),
+    Column("value_hash", pa.int64(), "XXH3 hash of the value as on the wire", unsigned=True),
+    Column("text", pa.string(), "the value of controls, opens, stream requests and refusals as text"),
+    Column("failover_log", FAILOVER_LOG_TYPE, "failover log, newest entry first as servers send it"),
+    Column("features", pa.list_(pa.int32()), "HELLO features asked for or granted"),
+    Column("value", pa.binary(), "the value as on the wire; only when asked for"),
+    Column("defects", pa.list_(pa.string()), "ids of what is wrong with the frame"),
+)
+
+
+def _field_columns() -> tuple[Column, ...]:
+    named = {column.name for column in (*IDENTITY_COLUMNS, *HEADER_COLUMNS, *CONTENT_COLUMNS)}
+    columns: dict[str, Column] = {}
+    for message in registry.MESSAGES:
+        if message.dialect is Dialect.MEMCACHED:
+            continue
+        for shape in message.shapes():
+            for layout in shape.layouts:
+                for field in (*layout.extras, *layout.value):
+                    if field.name not in named and field.name not in _HIDDEN:
+                        columns.setdefault(field.name, _column(field))
+    for event in registry.EVENT_BY_ID.values():
+        for _, fields in event.versions:
+            for field in fields or ():
+                if field.name not in named:
+                    columns.setdefault(field.name, _column(field))
+    order = {"by_seqno": 0, "rev_seqno": 1}
+    return tuple(sorted(columns.values(), key=lambda column: order.get(column.name, 2)))
+
+
+def _column(field: Field) -> Column:
+    unsigned = field.kind is Kind.U64 and field.role is Role.IDENTIFIER
+    doc = "the message's own seqno, whatever its field is called" if field.name == "by_seqno" else field.doc
+    return Column(field.name, _TYPES[field.kind], doc, unsigned)
+
+
+FIELD_COLUMNS = _field_columns()
+_SOMETIMES = frozenset(("acked_offset", "vbucket", "status", "subtype", "datatype", "stream_id"))
+#: Columns that every frame has: where it is, and what is in every header.
+ALWAYS = frozenset(column.name for column in (*IDENTITY_COLUMNS, *HEADER_COLUMNS)) - _SOMETIMES | {"defects"}
+COLUMNS: tuple[Column, ...] = tuple(
+    replace(column, always=column.name in ALWAYS)
+    for column in (*IDENTITY_COLUMNS, *HEADER_COLUMNS, *FIELD_COLUMNS, *CONTENT_COLUMNS)
+)
+_PLACES = ("frame", "packet_first", "packet_last", "time_ns", "start_offset", "end_offset")
+#: Columns whose values hardly repeat: Parquet gains nothing from listing the distinct ones first, which takes time.
+DISTINCT = frozenset((*_PLACES, "cas", "by_seqno", "key", "key_hash", "value_hash", "value"))
+SCHEMA = pa.schema([column.field for column in COLUMNS])
+UNSIGNED = frozenset(column.name for column in COLUMNS if column.unsigned)
+
+
+def columns_of(text: str, option: str) -> list[str]:
+    """Read names of columns, as in ``time_ns,name,by_seqno``; raises UsageError that names the option."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in SCHEMA.names:
+            import difflib  # noqa: PLC0415 - only for those who mistyped
+
+            close = difflib.get_close_matches(name, SCHEMA.names, 1)
+            hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
+            raise UsageError(f"{option}: no column {name!r} ({hint})")
+        if names.count(name) > 1:
+            raise UsageError(f"{option}: {name} is there twice")
+    return names
+
+
+def signed(field: Field, value: int) -> int:
+    """Return a field's number as its column holds it."""
+    if field.kind is not Kind.U64 or value <= NO_END:
+        return value
+    return value - (1 << 64) if field.role is Role.IDENTIFIER else NO_END
+
+
+def signed_pattern(value: int) -> int:
+    """Return a 64-bit pattern as a signed number."""
+    return value - (1 << 64) if value > NO_END else value

@@ -1,0 +1,52 @@
+"""Rows of fixed-width headers gathered from a byte buffer, and the distinct ones among rows.
+
+Knows buffers and numpy layouts; it must not know any protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dissector.arrow import encoded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def gather(buffer: NDArray[np.uint8], start: NDArray[np.int64], layout: np.dtype[np.void]) -> NDArray[np.void]:
+    """Return one row of ``layout`` per start; bytes beyond the end of the buffer read as zero.
+
+    An overlapping view of opaque items makes numpy copy each row in one piece: 4 to 16 times as fast as indexing a
+    ``sliding_window_view``, measured on 8 MB blocks.
+    """
+    width = layout.itemsize
+    if len(buffer) < width:
+        buffer = np.concatenate([buffer, np.zeros(width, np.uint8)])
+    last = len(buffer) - width
+    windows: NDArray[np.void] = np.ndarray((last + 1,), np.dtype((np.void, width)), buffer, strides=(1,))
+    late = np.flatnonzero(start > last)
+    if not len(late):
+        return windows[start].view(layout)
+    rows = windows[np.minimum(start, last)]
+    table = rows.view(np.uint8).reshape(len(rows), width)
+    for row, begin in zip(late.tolist(), start[late].tolist(), strict=True):
+        rest = buffer[begin:]
+        table[row, : len(rest)] = rest
+        table[row, len(rest) :] = 0
+    return rows.view(layout)
+
+
+def distinct(rows: NDArray[np.void]) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Return the bytes of the distinct rows in order of first appearance, and each row's place among them.
+
+    The rows are compared byte for byte, and must be contiguous.
+    """
+    width = rows.dtype.itemsize
+    column = pa.Array.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows)])
+    dictionary, places = encoded(column)
+    count = len(dictionary)
+    found = np.frombuffer(dictionary.buffers()[1], np.uint8, count * width) if count else np.zeros(0, np.uint8)
+    return found.reshape(count, width), places

@@ -1,0 +1,74 @@
+"""One reading of captures: what the user chose, and what there is to report beside the frames."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dissector.link.drop_counts import LinkCounts
+from dissector.tcp.limits import Limits
+from dissector.tcp.ports import DEFAULT_PORTS, Ports
+
+if TYPE_CHECKING:
+    from dissector.capture import Damage
+    from dissector.spec.model import Dialect
+    from dissector.tcp.connections import Connection
+
+#: Measured: what a chunk costs beside its bytes is little from here on, and 256 MB are enough for the rest.
+CHUNK_BYTES = 12 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a reading is to do."""
+
+    limits: Limits = field(default_factory=Limits)
+    ports: Ports = DEFAULT_PORTS
+    dialect: Dialect | None = None  #: taken for granted on every connection
+    values: bool = False  #: keep values in the rows
+    document_keys: bool = True  #: False: keys of documents may be null in the rows; their hashes never are
+    columns: frozenset[str] | None = None  #: make these columns only; None: all
+    inspect: bool = False  #: look into documents: whether they are what their datatype says
+    redact: bool = True
+    separate: bool = False  #: every file stands alone: connections do not go on in the next one
+    chunk_bytes: int = CHUNK_BYTES
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of everything that is no frame. Filled while the frames are read, complete when they are."""
+
+    link: LinkCounts = field(default_factory=LinkCounts)
+    damage: list[Damage] = field(default_factory=list)
+    given_up: Counter[str] = field(default_factory=Counter)  #: names of limits that were reached, and how often
+    connections: int = 0
+    connections_ignored: int = 0  #: another protocol
+    frames: int = 0
+    bytes_lost: int = 0
+    bytes_skipped: int = 0
+    bytes_repeated: int = 0
+    bytes_conflicting: int = 0
+
+    def ended(self, connection: Connection) -> None:
+        """Add a connection that is over."""
+        self.connections += 1
+        framers = connection.framers
+        if not any(framer.frames for framer in framers):
+            self.connections_ignored += 1
+            return
+        for framer, direction in zip(framers, connection.directions, strict=True):
+            self.bytes_skipped += framer.bytes_skipped
+            self.bytes_lost += direction.bytes_lost
+            self.bytes_repeated += direction.bytes_repeated
+            self.bytes_conflicting += direction.bytes_conflicting
+
+    def losses(self) -> list[str]:
+        """Return a sentence for everything that was lost, for people."""
+        lines = [str(damage) for damage in self.damage]
+        if self.bytes_lost:
+            lines.append(f"{self.bytes_lost:,} bytes of TCP streams are not in the capture")
+        if self.bytes_skipped:
+            lines.append(f"{self.bytes_skipped:,} bytes could not be read as frames")
+        lines += [f"limit reached: {name} ({count} times)" for name, count in sorted(self.given_up.items())]
+        return lines

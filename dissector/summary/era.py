@@ -1,0 +1,95 @@
+"""Which era a connection is of, from the forms of its messages: the distinct ones, in the order they came up.
+
+The same judgement as :mod:`dissector.codec.dialect` makes frame by frame, over columns: a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dissector.spec import fingerprints, registry
+from dissector.spec.model import Dialect
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dissector.spec.model import Release
+
+_FIRST_RELEASE = "before 3.0"
+
+
+class Form(NamedTuple):
+    """What a request looks like, as far as it can give an era away."""
+
+    opcode: int
+    extras: int
+    marker_version: int | None
+    flexible: bool
+
+
+def known_sizes() -> NDArray[np.bool_]:
+    """Return, by opcode and extras length, which requests look like UPR at all."""
+    known = np.zeros((256, 256), bool)
+    for message in registry.MESSAGES:
+        if message.dialect is Dialect.DCP and message.request is not None:
+            for layout in (*message.request.layouts, *registry.sibling_layouts(message, None)):
+                known[message.opcode, layout.extras_size] = True
+    return known
+
+
+KNOWN_SIZES = known_sizes()
+
+
+@dataclass(slots=True)
+class Era:
+    """The releases that can have sent what was seen."""
+
+    since: Release | None = None
+    until: Release | None = None
+    contradictions: list[str] = field(default_factory=list)
+    _dialect: Dialect | None = None
+
+    def add(self, form: Form) -> None:
+        """Take a form of a request that was not seen before."""
+        for known in fingerprints.FORMS:
+            if (known.opcode, known.extras) == form[:2] and known.version in (None, form.marker_version):
+                self._decide(known)
+        if form.flexible:
+            self.narrow(fingerprints.FLEXIBLE_SINCE, None)
+
+    def narrow(self, since: Release | None, until: Release | None) -> None:
+        """Take what one message proves."""
+        if since is not None and (self.since is None or since > self.since):
+            self.since = since
+        if until is not None and (self.until is None or until < self.until):
+            self.until = until
+
+    def _decide(self, form: fingerprints.Form) -> None:
+        if self._dialect is None:
+            self._dialect = form.dialect
+        elif form.dialect is not self._dialect:
+            message = registry.message(Dialect.DCP, form.opcode)
+            name = message.name if message is not None else f"0x{form.opcode:02x}"
+            says = f"{form.dialect}: {name} with {form.extras} bytes of extras"
+            if says not in self.contradictions:
+                self.contradictions.append(says)
+            return
+        self.narrow(form.since, form.until)
+
+    def text(self, dialect: Dialect) -> str | None:
+        """Write the era; None where nothing tells."""
+        if self.since is None:
+            return _FIRST_RELEASE if dialect in (Dialect.DRAFT, Dialect.PROTO, Dialect.UPR) else None
+        newest = str(self.since)
+        if self.until is None or self.until < self.since:
+            return f"{newest}+" if newest[0].isdigit() else newest
+        return newest if self.until == self.since else f"{newest} to {self.until}"
+
+    def against(self) -> list[str]:
+        """Return everything that does not fit together."""
+        if self.since is None or self.until is None or self.since <= self.until:
+            return list(self.contradictions)
+        return [*self.contradictions, f"messages that only {self.until} and before sent, and some of {self.since}"]

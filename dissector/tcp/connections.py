@@ -1,0 +1,296 @@
+"""TCP connections: which segments belong together, and what becomes of each direction's bytes.
+
+The sequential engine: one segment at a time, exact, with every limit in force. The columnar path hands it whatever is
+not plainly in order; the reference path uses nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from dissector.codec.dialect import Detector
+from dissector.link.flow_key import Flow, flow_of, reverse_key
+from dissector.link.segment_block import ACK, FIN, RST, SYN
+from dissector.tcp.framing import Framer, RawFrame, State
+from dissector.tcp.limits import Limits
+from dissector.tcp.ports import DEFAULT_PORTS
+from dissector.tcp.reassembly import Direction, Gap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from dissector.link.segment_block import SegmentBlock
+    from dissector.spec.model import Dialect
+    from dissector.tcp.ports import Ports
+    from dissector.tcp.reassembly import Piece
+
+
+class Segment(NamedTuple):
+    """One TCP segment of a known flow. ``packet`` orders all packets of a run; see :func:`packet_ordinal`."""
+
+    key: bytes
+    seq: int
+    ack: int
+    flags: int
+    data: bytes
+    length: int
+    packet: int
+    time_ns: int
+
+
+_CAPTURE_SHIFT = 40
+#: Relief goes down to this part of a limit: one step at a time would cost a look at every connection each time.
+_RELIEF = 0.75
+
+
+def packet_ordinal(capture: int, number: int) -> int:
+    """Put a capture's index and a packet's number in it into one number that orders packets."""
+    return capture << _CAPTURE_SHIFT | number
+
+
+def packet_of(ordinal: int) -> tuple[int, int]:
+    """Return capture index and packet number again."""
+    return ordinal >> _CAPTURE_SHIFT, ordinal & ((1 << _CAPTURE_SHIFT) - 1)
+
+
+def segments_of(block: SegmentBlock, indexes: Iterable[int] | None = None) -> Iterator[Segment]:
+    """Go through the segments of a block, or some of them, one object each."""
+    for index in range(len(block)) if indexes is None else indexes:
+        yield Segment(
+            key=block.keys[block.flow[index]],
+            seq=int(block.seq[index]),
+            ack=int(block.ack[index]),
+            flags=int(block.flags[index]),
+            data=block.payload(index),
+            length=int(block.payload_length[index]),
+            packet=packet_ordinal(block.capture, int(block.number[index])),
+            time_ns=int(block.time_ns[index]),
+        )
+
+
+def connection_id(key: bytes, start_ns: int) -> str:
+    """Return the id of the connection whose first packet came at this time, on either of its flows."""
+    ends = min(key, reverse_key(key))
+    return hashlib.blake2b(ends + start_ns.to_bytes(8, "big", signed=True), digest_size=8).hexdigest()
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """Two directions; direction 0 is that of the side that opened, or that was seen first."""
+
+    index: int
+    key: bytes  #: of direction 0
+    start_ns: int
+    directions: tuple[Direction, Direction]
+    framers: tuple[Framer, Framer]
+    detector: Detector
+    last_packet: int = 0
+    last_ns: int = 0
+    reset: bool = False
+    id: str = ""
+    _flows: tuple[Flow, Flow] | None = None
+
+    def __post_init__(self) -> None:
+        self.id = connection_id(self.key, self.start_ns)
+
+    def flow(self, side: int) -> Flow:
+        """Return addresses and ports of a direction."""
+        if self._flows is None:
+            self._flows = (flow_of(self.key), flow_of(reverse_key(self.key)))
+        return self._flows[side]
+
+    @property
+    def ignored(self) -> bool:
+        """Tell whether both directions speak another protocol: nothing of it is looked at any more."""
+        return self.framers[0].state is State.IGNORE and self.framers[1].state is State.IGNORE
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether nothing more is to come, or to be wanted."""
+        return self.reset or self.ignored or all(direction.finished for direction in self.directions)
+
+
+@dataclass(slots=True)
+class Connections:
+    """All live connections of a run, and the limits they share."""
+
+    emit: Callable[[Connection, int, RawFrame], None]
+    limits: Limits = field(default_factory=Limits)
+    ports: Ports = DEFAULT_PORTS
+    dialect: Dialect | None = None  #: taken for granted
+    live: dict[bytes, tuple[Connection, int]] = field(default_factory=dict)  #: both directed keys to (connection, side)
+    ended: Callable[[Connection], None] = lambda _: None
+    #: By index, the one silent longest first. A plain dict would look for its first entry past all that were removed.
+    recent: OrderedDict[int, Connection] = field(default_factory=OrderedDict)
+    count: int = 0
+    held_total: int = 0
+    partial_total: int = 0
+    given_up: Counter[str] = field(default_factory=Counter)  #: limit name to how often it was reached
+
+    def feed(self, segment: Segment) -> None:
+        """Take the next segment of the run."""
+        found = self.live.get(segment.key)
+        if segment.flags & SYN and found is not None and not found[0].directions[found[1]].opened_by(segment.seq):
+            self.end(found[0])  # the ports are used again
+            found = None
+        connection, side = found if found is not None else self.open(segment)
+        self.touch(connection, segment.packet, segment.time_ns)
+        self.take(connection, side, segment)
+
+    def touch(self, connection: Connection, packet: int, time_ns: int) -> None:
+        """Note that a connection is in use."""
+        connection.last_packet, connection.last_ns = packet, time_ns
+        self.recent[connection.index] = connection
+        self.recent.move_to_end(connection.index)
+
+    def take(self, connection: Connection, side: int, segment: Segment) -> None:
+        """Take a segment of a known connection."""
+        if connection.ignored and not segment.flags & SYN:
+            return
+        direction = connection.directions[side]
+        offset_of_data = segment.seq
+        if segment.flags & SYN:
+            if direction.isn is None:
+                direction.open(segment.seq)
+                self._start(connection, side)
+            offset_of_data += 1
+        acked = None
+        if segment.flags & ACK:
+            acked = direction.acknowledge(segment.ack, connection.directions[1 - side])
+        if segment.flags & FIN:
+            direction.finished = True
+        if segment.flags & RST:
+            connection.reset = True
+            return  # what a RST carries is a message for people, not for the stream
+        if not segment.length:
+            return
+        offset = direction.offset_of(offset_of_data & 0xFFFFFFFF)
+        before = direction.held_cost
+        events = direction.feed(offset, segment.length, segment.data, segment.packet, segment.time_ns, acked)
+        self.held_total += direction.held_cost - before
+        self.deliver(connection, side, events)
+        if direction.held_cost > self.limits.out_of_order_bytes:
+            self.given_up["out_of_order_bytes"] += 1
+            self._give_up(connection, side)
+        if self.held_total > self.limits.out_of_order_total or self.partial_total > self.limits.partial_total:
+            self._relieve()
+
+    def open(self, segment: Segment) -> tuple[Connection, int]:
+        """Make a connection for a segment that belongs to none."""
+        if len(self.live) >= 2 * self.limits.connections:
+            self._evict()
+        # A SYN+ACK is the second packet of a connection whose first one was not seen.
+        side = 1 if segment.flags & (SYN | ACK) == SYN | ACK else 0
+        key = reverse_key(segment.key) if side else segment.key
+        flow = flow_of(key)
+        forced = self.ports.forced(flow)
+        ignored = self.ports.forbidden(flow)
+        framers = tuple(Framer(self.limits, State.IGNORE if ignored else State.SEARCH, forced=forced) for _ in range(2))
+        connection = Connection(
+            self.count,
+            key,
+            segment.time_ns,
+            (Direction(), Direction()),
+            (framers[0], framers[1]),
+            Detector(self.dialect or self.ports.dialect(flow)),
+        )
+        self.count += 1
+        self.live[reverse_key(key)] = (connection, 1)
+        self.live[key] = (connection, 0)  # the only one where both ends are the same address and port
+        return self.live[segment.key]
+
+    def deliver(self, connection: Connection, side: int, events: list[Piece | Gap]) -> None:
+        """Hand ordered bytes and gaps to the framer, and its frames on."""
+        framer = connection.framers[side]
+        before = framer.cost
+        frames: list[RawFrame] = []
+        for event in events:
+            if isinstance(event, Gap):
+                framer.gap(event, frames)
+            else:
+                framer.data(event, frames)
+        self.partial_total += framer.cost - before
+        for frame in frames:
+            self.emit(connection, side, frame)
+
+    def end(self, connection: Connection) -> None:
+        """Give out what is left of a connection and forget it."""
+        for side in (0, 1):
+            direction = connection.directions[side]
+            self.held_total -= direction.held_cost
+            self.deliver(connection, side, direction.flush())
+            framer = connection.framers[side]
+            before = framer.cost
+            frames: list[RawFrame] = []
+            framer.finish(frames)
+            self.partial_total += framer.cost - before
+            for frame in frames:
+                self.emit(connection, side, frame)
+        del self.live[connection.key]
+        self.live.pop(reverse_key(connection.key), None)
+        self.recent.pop(connection.index, None)
+        self.ended(connection)
+
+    def finish(self) -> None:
+        """The run is over."""
+        for connection in list(self.connections()):
+            self.end(connection)
+
+    def connections(self) -> Iterator[Connection]:
+        """Go through the live connections in the order they were made."""
+        both = (connection for connection, side in self.live.values() if side == 0)
+        yield from sorted(both, key=_index)
+
+    def _start(self, connection: Connection, side: int) -> None:
+        """The first byte will be a header: try it there, unless bytes came before the SYN or the user knows better."""
+        framer = connection.framers[side]
+        if framer.state is State.SEARCH and not framer.buffer and not framer.frames and not framer.gap_before:
+            framer.state = State.TRIAL
+
+    def _give_up(self, connection: Connection, side: int) -> None:
+        direction = connection.directions[side]
+        while direction.held_cost > self.limits.out_of_order_bytes:
+            self._give_up_hole(connection, side)
+
+    def _give_up_hole(self, connection: Connection, side: int) -> None:
+        direction = connection.directions[side]
+        before = direction.held_cost
+        events = direction.give_up()
+        self.held_total += direction.held_cost - before
+        self.deliver(connection, side, events)
+
+    def _relieve(self) -> None:
+        """Bring the totals well under their limits: whoever holds the most gives up first, the oldest of equals."""
+        sides = [(connection, side) for connection in self.connections() for side in (0, 1)]
+        if self.held_total > self.limits.out_of_order_total:
+            sides.sort(key=lambda entry: -entry[0].directions[entry[1]].held_cost)
+            for connection, side in sides:
+                if self.held_total <= self.limits.out_of_order_total * _RELIEF:
+                    break
+                while connection.directions[side].held:
+                    self.given_up["out_of_order_total"] += 1
+                    self._give_up_hole(connection, side)
+        if self.partial_total > self.limits.partial_total:
+            sides.sort(key=lambda entry: -entry[0].framers[entry[1]].cost)
+            for connection, side in sides:
+                framer = connection.framers[side]
+                before = framer.cost
+                # Who holds nothing has nothing to give up: its first header must not be forgotten for it.
+                if self.partial_total <= self.limits.partial_total * _RELIEF or not before:
+                    break
+                framer.shed()
+                self.partial_total += framer.cost - before
+                self.given_up["partial_total"] += 1
+
+    def _evict(self) -> None:
+        oldest = next(iter(self.recent.values()))
+        if not oldest.closed:
+            self.given_up["connections"] += 1
+        self.end(oldest)
+
+
+def _index(connection: Connection) -> int:
+    return connection.index

@@ -1,0 +1,182 @@
+"""What the fast lane leaves behind in connections: the same state as the sequential engine would have.
+
+Knows acknowledgements, unfinished frames and the order of last use. It must not know how frames are found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dissector.link.segment_block import FIN
+from dissector.tcp.connections import Connection, packet_ordinal
+from dissector.tcp.framing import Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dissector.link.segment_block import SegmentBlock
+    from dissector.tcp.connections import Connections
+    from dissector.tcp.framing import Framer
+    from dissector.tcp.reassembly import Direction
+
+    Longs = NDArray[np.int64]
+
+_MASK = 0xFFFFFFFF
+_HALF = 1 << 31
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """A direction in the fast lane: its rows among the sorted segments, and its place in the assembled bytes."""
+
+    connection: Connection
+    side: int
+    direction: Direction
+    framer: Framer
+    begin: int
+    end: int
+    bytes_repeated: int = 0
+    stream_begin: int = 0
+    stream_stop: int = 0
+    stream_end: int = 0
+    frames: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortedSegments:
+    """The segments of a block sorted by flow."""
+
+    block: SegmentBlock
+    order: Longs
+    """Index of each in the block."""
+    flow: NDArray[np.int32]
+    length: Longs
+    first: Longs
+    """Of each flow: the place of its first segment,"""
+    ends: Longs
+    """and the one behind its last."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """What the assembled bytes are made of; see :class:`dissector.tcp.stream_buffer.Assembly`."""
+
+    rows: Longs
+    """Place among the sorted segments; of a flow's tail: their number and the flow's."""
+    ends: Longs
+    origins: Longs
+    """Of each flow: the offset in its direction of its first byte here."""
+
+
+def acknowledged(segments: SortedSegments, acking: Sequence[tuple[Direction, int, int]]) -> Longs:
+    """Return what each segment of these directions acknowledged, as an offset of the other direction.
+
+    ``acking`` has directions with the places of their first segment and behind their last one.
+    """
+    ack = segments.block.ack[segments.order].astype(np.int64)
+    if not len(ack):
+        return ack
+    steps = np.empty(len(ack), np.int64)
+    steps[1:] = ack[1:] - ack[:-1]
+    base = np.zeros(len(ack), np.int64)
+    rows = np.array([begin for _, begin, _ in acking], np.int64)
+    steps[rows] = ack[rows] - np.array([direction.ack or 0 for direction, _, _ in acking], np.int64)
+    base[rows] = [direction.acked for direction, _, _ in acking]
+    moved = np.cumsum((steps + _HALF & _MASK) - _HALF)
+    # Each flow counts from its own start: take away what had moved before it.
+    shift = base[segments.first] - np.concatenate(([0], moved[segments.first[1:] - 1]))
+    moved += np.repeat(shift, segments.ends - segments.first)
+    return moved
+
+
+def settle_acks(segments: SortedSegments, acking: Sequence[tuple[Direction, int, int]], acked: Longs) -> None:
+    """Note the last acknowledgement of each direction, and whether it is finished."""
+    block, order = segments.block, segments.order
+    last = np.array([end - 1 for _, _, end in acking], np.int64)
+    numbers = zip(acking, block.ack[order[last]].tolist(), acked[last].tolist(), strict=True)
+    for (direction, _, _), ack, offset in numbers:
+        direction.ack, direction.acked = ack, offset
+    finishing = np.flatnonzero(block.flags[order] & FIN)
+    if len(finishing):
+        finished = set(segments.flow[finishing].tolist())
+        for direction, begin, _ in acking:
+            if int(segments.flow[begin]) in finished:
+                direction.finished = True
+
+
+def settle_bytes(
+    segments: SortedSegments, flows: Sequence[Flow], stream: memoryview, pieces: Pieces, acked: Longs
+) -> int:
+    """Move directions and framers on; return how many more bytes the framers hold now."""
+    marks, bounds = _marks(segments, flows, pieces, acked)
+    more = low = 0
+    for flow, high in zip(flows, bounds, strict=True):
+        direction, framer = flow.direction, flow.framer
+        buffer = framer.buffer
+        held, left = len(buffer), flow.stream_end - flow.stream_stop
+        new = flow.stream_end - flow.stream_begin - held
+        direction.bytes_repeated += flow.bytes_repeated
+        direction.next += new
+        direction.bytes_delivered += new
+        if flow.frames:
+            framer.marks.clear()
+            framer.frames += flow.frames
+        framer.position = direction.next - left
+        more += left - held
+        if left:
+            buffer[:] = stream[flow.stream_stop : flow.stream_end]
+            framer.marks += marks[low:high]
+            framer.condense()
+        else:
+            buffer.clear()
+        low = high
+    return more
+
+
+def _marks(
+    segments: SortedSegments, flows: Sequence[Flow], pieces: Pieces, acked: Longs
+) -> tuple[list[Mark], list[int]]:
+    """Return the marks of the packets of unfinished frames, and where each flow's end in that list."""
+    block = segments.block
+    begins = np.array([flow.stream_begin for flow in flows], np.int64)
+    stops = np.array([flow.stream_stop for flow in flows], np.int64)
+    ends = np.array([flow.stream_end for flow in flows], np.int64)
+    first = np.searchsorted(pieces.ends, stops, side="right")
+    last = np.searchsorted(pieces.ends, ends, side="left")
+    # What the framer held before has its marks: a tail is the first of its flow's pieces.
+    some = np.flatnonzero(stops < ends)
+    first[some] += pieces.rows[first[some]] >= len(segments.order)
+    counts = np.where(stops < ends, last + 1 - first, 0)
+    bounds = np.cumsum(counts)
+    # All pieces of all unfinished frames, one after the other.
+    chosen = np.repeat(first - (bounds - counts), counts) + np.arange(int(counts.sum()))
+    rows = pieces.rows[chosen]
+    index = segments.order[rows]
+    starts = np.maximum(pieces.ends[chosen] - segments.length[rows], np.repeat(stops, counts))
+    marks = map(
+        Mark,
+        (starts + np.repeat(pieces.origins - begins, counts)).tolist(),
+        (packet_ordinal(block.capture, 0) + block.number[index]).tolist(),
+        block.time_ns[index].tolist(),
+        np.maximum(acked[rows], 0).tolist(),
+    )
+    return list(marks), bounds.tolist()
+
+
+def touch(connections: Connections, segments: SortedSegments) -> None:
+    """Bring the connections of a block, whoever fed them, into the order of their last packets."""
+    block, live = segments.block, connections.live
+    last = segments.order[segments.ends - 1]
+    packets = (packet_ordinal(block.capture, 0) + block.number[last]).tolist()
+    times = block.time_ns[last].tolist()
+    numbers = segments.flow[segments.first].tolist()
+    # Each direction's last packet, the later one after the other: the last one of a connection counts.
+    for position in np.argsort(last).tolist():
+        entry = live.get(block.keys[numbers[position]])
+        if entry is not None and packets[position] >= entry[0].last_packet:
+            connections.touch(entry[0], packets[position], times[position])

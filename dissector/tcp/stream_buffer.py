@@ -1,0 +1,105 @@
+"""The bytes of many flows put together in one run: of each flow what its framer still holds, then its segments.
+
+Knows where each piece of the run came from. It must not know what a frame is, nor which flows may be put together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dissector.arrow import take
+from dissector.tcp.frame_table import SLACK_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dissector.link.segment_block import SegmentBlock
+
+    Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assembly:
+    """A run of bytes in pieces: tails, which are what flows had left over before, and segments."""
+
+    stream: memoryview
+    """All bytes, and some more at the end."""
+    begins: Longs
+    """Of each flow: where its bytes begin."""
+    ends: Longs
+    is_segment: NDArray[np.bool_]
+    """Of each piece: whether it is a segment. If not, it is the tail of its flow."""
+    piece_ends: Longs
+    """Of each piece: where it ends."""
+
+
+def assemble(block: SegmentBlock, chosen: Longs, counts: Longs, tails: Sequence[bytearray]) -> Assembly:
+    """Put segments of a block together, and in front of each flow's its tail, which may be empty.
+
+    ``chosen`` are the segments, flow by flow; ``counts`` is how many of them each flow has: at least one.
+    """
+    if not len(chosen):
+        none = np.empty(0, np.int64)
+        return Assembly(memoryview(bytes(SLACK_BYTES)), none, none, none.astype(bool), none)
+    offsets, chosen = _elements(block, chosen)
+    sizes = np.diff(offsets)
+    # There is room for a tail where something else was copied: the longest element, as often as it takes.
+    longest = int(np.argmax(sizes))
+    unit = int(sizes[longest])
+    held = np.fromiter(map(len, tails), np.int64, len(tails))
+    has_tail = held > 0
+    pieces = np.cumsum(counts + has_tail)
+    tail_pieces = (pieces - counts - 1)[has_tail]
+    is_segment = np.ones(int(pieces[-1]), bool)
+    is_segment[tail_pieces] = False
+    element = np.full(len(is_segment), longest)
+    element[is_segment] = chosen
+    copies = np.ones(len(is_segment), np.int64)
+    copies[tail_pieces] = -(-held[has_tail] // unit)
+    piece_ends = np.cumsum(sizes[element] * copies)
+    slack = np.full(-(-SLACK_BYTES // unit), longest)
+    stream = _taken(block, offsets, np.concatenate((np.repeat(element, copies), slack)))
+    lengths = np.add.reduceat(sizes[chosen], np.cumsum(counts) - counts)
+    ends = piece_ends[pieces - 1]
+    _put_tails(stream, tails, piece_ends[tail_pieces].tolist())
+    stream[int(ends[-1]) :] = bytes(len(stream) - int(ends[-1]))
+    return Assembly(stream, ends - lengths - held, ends, is_segment, piece_ends)
+
+
+def _elements(block: SegmentBlock, chosen: Longs) -> tuple[Longs, Longs]:
+    """Return the block's bytes as elements of an array, by their offsets, and which of them are the chosen payloads.
+
+    The payloads are the odd elements, and whatever lies before each of them the even ones.
+    """
+    start = block.payload_offset
+    end = start + block.payload_captured
+    if (start[1:] < start[:-1]).any():  # some came out of fragments, and lie behind all others
+        by_start = np.argsort(start, kind="stable")
+        start, end = start[by_start], end[by_start]
+        place = np.empty_like(by_start)
+        place[by_start] = np.arange(len(by_start))
+        chosen = place[chosen]
+    offsets = np.zeros(2 * len(start) + 1, np.int64)
+    offsets[1::2] = start
+    offsets[2::2] = end
+    return offsets, 2 * chosen + 1
+
+
+def _taken(block: SegmentBlock, offsets: Longs, elements: Longs) -> memoryview:
+    """Copy elements one behind the other: in C, without an object for each."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block.buffer)]
+    source = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    taken = memoryview(take(source, elements).buffers()[2]).cast("B")
+    # What is fresh can be written to. Nobody promises that, though.
+    return memoryview(bytearray(taken)) if taken.readonly else taken
+
+
+def _put_tails(stream: memoryview, tails: Sequence[bytearray], ends: list[int]) -> None:
+    for tail, end in zip(filter(None, tails), ends, strict=True):
+        stream[end - len(tail) : end] = tail

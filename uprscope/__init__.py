@@ -1,0 +1,1 @@
+"""The front door: the command line and the public library. The one package that knows both sides."""

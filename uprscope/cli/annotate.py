@@ -1,0 +1,109 @@
+"""``--annotate`` of ``uprscope check``: where the copy may go, making it, and what is said about it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from dissector.errors import UsageError
+from dissector.terminal.style import Terminal, one_line, safe_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from analysis.annotate.capture_copy import Copied
+    from analysis.check.findings import Finding
+    from dissector.capture import Input
+    from dissector.frames.reader import FrameReader
+    from dissector.options import Options
+
+_STANDARD_OUTPUT = "-"
+
+
+def settle_target(target: str, report: str | None) -> None:
+    """Refuse a target that cannot be written, before anything is read; ``report`` is where the report goes."""
+    if target == _STANDARD_OUTPUT:
+        if report in (None, _STANDARD_OUTPUT):
+            raise UsageError("--annotate -: the report goes to standard output: give it a file with -o")
+        if sys.stdout.isatty():
+            raise UsageError("--annotate -: a capture is not for terminals: give a file, or a pipe")
+    elif Path(target).is_dir():
+        raise UsageError(f"--annotate {target}: is a directory (give the name of a file)")
+    elif report not in (None, _STANDARD_OUTPUT) and os.path.realpath(target) == os.path.realpath(report):
+        raise UsageError(f"--annotate {target}: the report goes to this file (-o): give another one")
+
+
+def refuse_input(target: str, inputs: Sequence[Input]) -> None:
+    """Refuse a target that is one of the inputs, under whatever name."""
+    if target == _STANDARD_OUTPUT:
+        return
+    there = _identity(Path(target))
+    if there is not None and any(_identity(each.path) == there for each in inputs):
+        raise UsageError(f"--annotate {target}: is one of the captures to check: give another file")
+
+
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    """Return what a file is to the system, whatever it is called; None is standard input, or no file at all."""
+    try:
+        found = os.fstat(0) if path is None else path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def annotated(
+    target: str,
+    inputs: Sequence[Input],
+    options: Options,
+    findings: Sequence[Finding],
+    watch: Callable[[FrameReader], Callable[[], None]],
+) -> Copied:
+    """Write the copy; ``inputs`` can be read more than once."""
+    from analysis.annotate.capture_copy import copy  # noqa: PLC0415
+    from analysis.annotate.packet_comments import annotations_of  # noqa: PLC0415 - brings numpy and pyarrow along
+    from dissector.capture import order_by_time  # noqa: PLC0415
+    from dissector.frames.writers import destination  # noqa: PLC0415
+
+    ordered = list(inputs) if options.separate else order_by_time(inputs)
+    comments = annotations_of(ordered, options, findings, watch)
+    with destination(target) as stream, _rewritable(stream) as output:
+        return copy(ordered, comments, output)
+
+
+@contextlib.contextmanager
+def _rewritable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Yield a file that can be written at any place: for pipes, and for output that is appended, one that is copied."""
+    if stream is not sys.stdout.buffer and stream.seekable():
+        yield stream
+        return
+    with tempfile.TemporaryFile(prefix="uprscope-") as whole:
+        yield whole
+        whole.seek(0)
+        shutil.copyfileobj(whole, stream)
+
+
+def tell(target: str, copied: Copied) -> None:
+    """Say what is in the copy, and what is not."""
+    name = "standard output" if target == _STANDARD_OUTPUT else safe_text(target)
+    what = f"{copied.commented:,} of {_count(copied.packets, 'packet')} {'has' if copied.commented == 1 else 'have'}"
+    hint = '; in Wireshark: frame.comment contains "uprscope"' if copied.commented else ""
+    sys.stderr.write(f"uprscope: {name}: {what} comments{hint}\n")
+    if copied.removed:
+        _warn(f"{name}: {_count(copied.removed, 'comment')} of an earlier check left out")
+    if copied.passed_over:
+        _warn(f"{name}: {_count(copied.passed_over, 'block')} of more than 256 MiB left out")
+    if copied.left_out:
+        _warn(f"{name}: {_count(copied.left_out, 'comment')} left out, on packets that have too many")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _warn(line: str) -> None:
+    sys.stderr.write(f"{Terminal.of(sys.stderr).warning('uprscope:')} {one_line(line)}\n")

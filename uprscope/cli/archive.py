@@ -1,0 +1,154 @@
+"""``uprscope archive``: captures of any amount to Parquet tables, with Spark; again and again over what has grown."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import IO, TYPE_CHECKING
+
+from dissector.errors import InputError, UsageError
+from dissector.terminal.style import Terminal, one_line
+from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from analysis.archive.job import Outcome
+    from analysis.archive.summary_text import Closing
+
+SEVERITIES = ("error", "warning", "info")
+EXIT_VIOLATED = 1
+_SAID_BYTES = 4096
+
+_EPILOG = """\
+examples:
+  uprscope archive captures/ -o archive/
+  uprscope archive s3://traces/rings/ -o archive/
+  uprscope archive '/rings/*/' -o archive/ --master 'local[8]' --conf spark.driver.memory=8g
+  uprscope archive captures/ -o archive/ --conf spark.log.level=INFO
+  uprscope archive --make-zip uprscope.zip
+  spark-submit --py-files uprscope.zip uprscope.py /rings -o /archive
+
+A directory is a ring: connections go on from one of its files to the next. A
+further run over the same folder reads only rings with new or changed files.
+docs/spark.md describes the tables and what can be asked.
+exit status: 0 nothing violated, 1 violations, 2 unusable input or usage, 3 files
+were left out or damaged, and nothing in what is left is violated."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.epilog = _EPILOG
+    add_reading_arguments(parser)
+    for action in parser._actions:  # captures are wanted, but not by --make-zip
+        if action.dest == "captures":
+            action.nargs, action.help = "*", "file, directory, pattern or address (s3://...)"
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="where the tables are, or will be")
+    parser.add_argument(
+        "--severity", choices=SEVERITIES, default="warning", help="what counts for the exit status (default: warning)"
+    )
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument("--master", default="local[*]", help="where to run (default: local[*]); not under spark-submit")
+    spark.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; may be repeated"
+    )
+    spark.add_argument("--make-zip", metavar="FILE", help="write what spark-submit needs, and do nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Bring an archive up to date, and return the exit status."""
+    if args.make_zip is not None:
+        return _make_zip(args)
+    if not args.captures:
+        raise UsageError("no captures given (try uprscope archive --help)")
+    if args.output is None:
+        raise UsageError("-o is missing: the folder that the tables go to")
+    if "-" in args.captures:
+        raise UsageError("standard input can't be read by several tasks: give files")
+    from pathlib import Path  # noqa: PLC0415
+
+    from analysis.archive.rings import find  # noqa: PLC0415
+    from analysis.spark import interrupts, log4j  # noqa: PLC0415
+    from analysis.spark.session import spark_session  # noqa: PLC0415
+    from analysis.spark.storage import local_name, shown  # noqa: PLC0415
+
+    options, conf = options_of(args), dict(_setting(text) for text in args.conf)
+    folder = local_name(args.output)
+    if folder is None:
+        raise UsageError(
+            f"{shown(args.output)}: the tables go to a folder that this machine and all workers see, local or mounted"
+        )
+    if args.master.startswith("sc://"):
+        raise UsageError("--master sc://...: a client of Spark Connect can't deal out tasks; use spark-submit there")
+    archive = Path(folder)
+    if archive.exists() and not archive.is_dir():
+        raise UsageError(f"{args.output}: is no folder")
+    find(args.captures, without=archive)  # mistakes are told before Spark starts
+    wordy = log4j.LEVEL in conf
+    interrupts.keep_quiet()
+    with (
+        interrupts.put_off(),
+        contextlib.nullcontext() if wordy else log4j.held_back() as held,
+        _failures("Spark does not start", held),
+    ):
+        spark = spark_session(args.master, conf, log_level="OFF")
+
+    from analysis.archive.job import run as bring  # noqa: PLC0415
+    from analysis.archive.summary_text import closing  # noqa: PLC0415
+    from analysis.rules.model import Severity  # noqa: PLC0415
+
+    with _failures("Spark failed"):
+        outcome = bring(spark, archive, args.captures, options, separate=args.separate)
+        told = closing(spark, outcome.archive)
+    _tell(args, outcome, told)
+    if told.violations(Severity(args.severity)):
+        return EXIT_VIOLATED
+    return EXIT_DAMAGED if told.quarantine else 0
+
+
+@contextlib.contextmanager
+def _failures(what: str, held: IO[bytes] | None = None) -> Iterator[None]:
+    """Turn what Spark raises into one line; its log tells more. ``held`` is what a Java has said that did not start."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        from analysis.spark import interrupts  # noqa: PLC0415
+        from analysis.spark.log4j import LEVEL, reason  # noqa: PLC0415
+
+        if interrupts.behind(error):
+            raise KeyboardInterrupt from error
+
+        said = b""
+        if held is not None:
+            held.seek(0)
+            said = held.read(_SAID_BYTES)
+        raise InputError(f"{what}: {reason(error, said)} (--conf {LEVEL}=ERROR shows more)") from error
+
+
+def _tell(args: argparse.Namespace, outcome: Outcome, told: Closing) -> None:
+    from analysis.archive.summary_text import lines, notes  # noqa: PLC0415
+
+    terminal = Terminal.of(sys.stdout, args.color)
+    for line in lines(outcome, told, terminal):
+        sys.stdout.write(f"{line}\n")
+    errors = Terminal.of(sys.stderr)
+    for note in notes(outcome, told):
+        sys.stderr.write(f"{errors.warning('uprscope:')} {errors.encode(one_line(note))}\n")
+
+
+def _make_zip(args: argparse.Namespace) -> int:
+    from uprscope.submit_zip import make_zip  # noqa: PLC0415
+
+    script = make_zip(args.make_zip)
+    sys.stdout.write(f"spark-submit --py-files {args.make_zip} {script} CAPTURES -o FOLDER\n")
+    return 0
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"--conf {text}: expected NAME=VALUE")
+    return name, value

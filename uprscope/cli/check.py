@@ -1,0 +1,202 @@
+"""``uprscope check``: captures against the protocol's invariants, with an explanation for every violation."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import IO, TYPE_CHECKING
+
+from dissector.terminal.style import Terminal, one_line
+from uprscope.cli.annotate import annotated, refuse_input, settle_target, tell
+from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+from uprscope.cli.output_options import add_target_arguments, settle_format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from analysis.check.findings import Finding
+    from analysis.check.inspection import Inspection
+    from analysis.check.totals import Totals
+    from analysis.rules import Rule
+    from dissector.capture import Input
+    from dissector.frames.reader import FrameReader
+    from dissector.options import Options
+
+FORMATS = ("text", "json", "ndjson", "csv", "parquet", "junit")
+SEVERITIES = ("error", "warning", "info")
+EXIT_VIOLATED = 1
+_SHOWN = 5
+
+_EPILOG = """\
+examples:
+  uprscope check capture.pcapng
+  uprscope check ring/*.pcap.zst --severity error
+  uprscope check capture.pcap --rules SEQ,SNP-04 --vbucket 17
+  uprscope check capture.pcap --format json -o before.json
+  uprscope check later.pcap --baseline before.json
+  uprscope check capture.pcap --format junit -o check.xml
+  uprscope check capture.pcap --annotate for-wireshark.pcapng
+  uprscope explain SEQ-01
+
+docs/rules.md describes the rules. A rule is violated, holds, or is unknown
+where the capture does not tell: bytes missing, set-up not captured.
+exit status: 0 nothing violated, 1 violations, 2 unusable input or usage, 3 the
+input was damaged, and nothing in what is left is violated."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.epilog = _EPILOG
+    add_reading_arguments(parser)
+    chosen = parser.add_argument_group("what to check")
+    chosen.add_argument("--rules", metavar="A,B,...", help="these rules or groups only, such as SEQ-01,SNP")
+    chosen.add_argument(
+        "--severity", choices=SEVERITIES, default="warning", help="findings at least this bad (default: warning)"
+    )
+    chosen.add_argument("--connection", metavar="C", help="findings of this connection: its number or its id")
+    chosen.add_argument("--vbucket", type=_number, metavar="N", help="findings of this vbucket")
+    chosen.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="only findings that an earlier check did not write to this file, in any format",
+    )
+    chosen.add_argument("--strict", action="store_true", help="what could not be decided counts as a violation")
+    shown = parser.add_argument_group("how to show it")
+    add_target_arguments(shown, FORMATS)
+    shown.add_argument("--all", action="store_true", help="list rules that hold, or had nothing to check, too")
+    shown.add_argument(
+        "--limit",
+        type=_number,
+        default=_SHOWN,
+        metavar="N",
+        help=f"findings of a rule that are shown as text (default: {_SHOWN}; 0: all)",
+    )
+    shown.add_argument(
+        "--annotate",
+        metavar="FILE",
+        help="also write a copy of the captures as pcapng, with a comment on every packet that proves a finding",
+    )
+    shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 0 on")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, and return the exit status."""
+    from analysis.check.baseline import known_ids  # noqa: PLC0415
+    from analysis.check.inspection import inspect  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.check.selection import Selection, rules_of  # noqa: PLC0415
+    from analysis.check.totals import Totals  # noqa: PLC0415
+    from analysis.rules import Severity  # noqa: PLC0415
+    from uprscope.cli.dissect import report  # noqa: PLC0415
+
+    settle_format(args, FORMATS)
+    if args.annotate is not None:
+        settle_target(args.annotate, args.output)
+    rules = rules_of(args.rules)
+    known = known_ids(args.baseline) if args.baseline is not None else frozenset()
+    selection = Selection(Severity(args.severity), args.connection, args.vbucket, known)
+    options = options_of(args)
+    with contextlib.ExitStack() as stack:
+        again = args.format == "text" or args.annotate is not None
+        inputs = found(args.captures, stack, twice=again, target=args.annotate)
+        with watching() as watch:
+            inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
+        copied = None
+        if args.annotate is not None:  # before the report: people stop reading that when they have seen enough
+            with watching() as watch:
+                copied = annotated(args.annotate, inputs, options, inspection.findings, watch)
+        totals = Totals(inspection, rules, selection)
+        _write(args, inspection, rules, totals, inputs, options)
+    report(inspection.report)
+    if copied is not None:
+        tell(args.annotate, copied)
+    terminal = Terminal.of(sys.stderr)
+    if inspection.left_out:
+        line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
+        sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
+    if not inspection.clean or (args.strict and totals.undecided()):
+        return EXIT_VIOLATED
+    return EXIT_DAMAGED if inspection.report.damage else 0
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Callable[[FrameReader], Callable[[], None]]]:
+    """Yield what shows how far a reader has come; it is gone from the terminal behind the block."""
+    from dissector.terminal.progress import progress  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        yield lambda reader: stack.enter_context(progress(reader, wanted=True))
+
+
+def found(names: Sequence[str], stack: contextlib.ExitStack, *, twice: bool, target: str | None = None) -> list[Input]:
+    """Return the inputs; what comes from a pipe and is read ``twice`` is put into a file that goes away again.
+
+    ``target`` is a file to be written, which must be none of them.
+    """
+    from dissector.capture import expand  # noqa: PLC0415
+
+    inputs = expand(names)
+    if target is not None:
+        refuse_input(target, inputs)
+    if not twice or not any(each.once for each in inputs):
+        return inputs
+    from dissector.capture.spool import spooled  # noqa: PLC0415 - pipes only
+
+    return [stack.enter_context(spooled(each)) if each.once else each for each in inputs]
+
+
+def _write(
+    args: argparse.Namespace,
+    inspection: Inspection,
+    rules: Sequence[Rule],
+    totals: Totals,
+    inputs: list[Input],
+    options: Options,
+) -> None:
+    from analysis.check.export import write  # noqa: PLC0415
+    from dissector.frames.writers import destination  # noqa: PLC0415
+    from dissector.terminal.pager import paged  # noqa: PLC0415
+
+    if args.format != "text":
+        with destination(args.output) as stream:
+            write(args.format, stream, inspection, rules)
+        return
+    from analysis.check import text_report  # noqa: PLC0415
+    from analysis.check.transcript import read  # noqa: PLC0415
+
+    shown, hidden = _shown(inspection.findings, args.limit)
+    with watching() as watch:
+        transcript = read(inputs, options, shown, watch)
+    to_stdout = args.output in (None, "-")
+    terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
+    encoding = sys.stdout.encoding if to_stdout else "utf-8"
+    with paged(wanted=not args.no_pager) if to_stdout else destination(args.output) as stream:
+        _print(stream, terminal, encoding, totals.summary(terminal, everything=args.all))
+        _print(stream, terminal, encoding, text_report.findings(shown, transcript, terminal, hidden))
+        closing = terminal.wrap(totals.closing(strict=args.strict))
+        _print(stream, terminal, encoding, ["", *(terminal.heading(line) for line in closing)])
+
+
+def _print(stream: IO[bytes], terminal: Terminal, encoding: str, lines: Iterable[str]) -> None:
+    for line in lines:
+        stream.write(f"{terminal.encode(line)}\n".encode(encoding, "backslashreplace"))
+
+
+def _shown(findings: Sequence[Finding], limit: int) -> tuple[list[Finding], dict[str, int]]:
+    """Return the findings to show, and how many of each rule are not."""
+    shown: list[Finding] = []
+    counts: dict[str, int] = {}
+    hidden: dict[str, int] = {}
+    for finding in findings:
+        counts[finding.rule] = counts.get(finding.rule, 0) + 1
+        if limit == 0 or counts[finding.rule] <= limit:
+            shown.append(finding)
+        else:
+            hidden[finding.rule] = hidden.get(finding.rule, 0) + 1
+    return shown, hidden

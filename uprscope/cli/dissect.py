@@ -1,0 +1,250 @@
+"""``uprscope dissect``: captures to frames, as lines for people or as rows for programs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+from dissector.terminal.style import Terminal, one_line
+from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
+from uprscope.cli.output_options import add_target_arguments, settle_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from dissector.filters import Filter
+    from dissector.filters.selector import Numbering
+    from dissector.frames.reader import FrameReader
+    from dissector.frames.writers import Writer
+    from dissector.options import Options, Report
+    from dissector.tcp.frame_table import FrameTable
+
+
+_EPILOG = """\
+examples:
+  uprscope dissect capture.pcapng
+  uprscope dissect capture.pcap --filter 'opcode == mutation and vbucket == 5'
+  uprscope dissect capture.pcap --filter 'defects' -V
+  uprscope dissect capture.pcap --follow 2 --vbucket 17
+  uprscope dissect ring/*.pcap.zst --limit 100 --no-pager
+  uprscope dissect capture.pcap --format ndjson | jq .name
+  uprscope dissect capture.pcap --format parquet -o frames.parquet
+  tcpdump -w - port 11210 | uprscope dissect -
+
+docs/frames.md describes the fields, docs/filters.md the filters.
+exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
+everything readable was written."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.epilog = _EPILOG
+    add_reading_arguments(parser)
+    chosen = parser.add_argument_group("which frames")
+    chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
+    chosen.add_argument("--follow", metavar="CONNECTION", help="only this connection: its number or its id")
+    chosen.add_argument(
+        "--vbucket", type=_vbucket, metavar="N", help="only this vbucket, answers to its requests included"
+    )
+    chosen.add_argument("--limit", type=positive, metavar="N", help="stop after N frames")
+    shown = parser.add_argument_group("how to show them")
+    shown.add_argument("-V", "--tree", action="store_true", help="every byte of each frame, with offset and meaning")
+    shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
+    add_target_arguments(shown)
+    shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
+    shown.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
+    shown.add_argument("--show-secrets", action="store_true", help="do not withhold log-ins, keys and tokens")
+    shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
+
+
+def _vbucket(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 0xFFFF:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a vbucket (0 to 65535)")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Dissect, and return the exit status."""
+    from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
+    from dissector.errors import UsageError  # noqa: PLC0415
+    from dissector.filters import parse  # noqa: PLC0415
+    from dissector.filters.selector import Choice, Numbering  # noqa: PLC0415
+    from dissector.frames.reader import FrameReader  # noqa: PLC0415
+    from dissector.terminal.progress import progress  # noqa: PLC0415
+
+    options = options_of(args)
+    names = fields_of(args)
+    _check_usage(args)
+    chosen: Filter | None = parse(args.filter) if args.filter is not None else None
+    numbering = Numbering()
+    choice = Choice(chosen, args.follow, args.vbucket, numbering)
+    if names is not None:
+        options = dataclasses.replace(options, columns=choice.columns.union(names))
+    reader = FrameReader(expand(args.captures), options)
+    to_stdout = args.output in (None, "-")
+    watched = not (to_stdout and sys.stdout.isatty())
+    with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
+        _copy(reader, choice, writer, args.limit, advance)
+        if choice.astray is not None:
+            report(reader.report, filtered=True)
+            raise UsageError(choice.astray)
+    report(reader.report, filtered=choice.narrow)
+    return EXIT_DAMAGED if reader.report.damage else 0
+
+
+def _copy(reader: FrameReader, choice: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
+    left = limit
+    for batch, table in reader.tables():
+        advance()
+        indexes = choice.indexes(batch)
+        if left is not None:
+            indexes = indexes[:left]
+            left -= len(indexes)
+        if len(indexes):
+            writer.write(batch, table, indexes)
+        if left is not None and left <= 0:
+            return
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    from dissector.errors import UsageError  # noqa: PLC0415
+
+    settle_format(args)
+    if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
+        raise UsageError("-V and -x show text: they go with neither --format nor --fields")
+
+
+def fields_of(args: argparse.Namespace) -> list[str] | None:
+    """Read the columns that were asked for; None: all."""
+    if args.fields is None:
+        return None
+    from dissector.frames.schema import columns_of  # noqa: PLC0415 - brings pyarrow along
+
+    return columns_of(args.fields, "--fields")
+
+
+class FrameWriter:
+    """Takes chosen frames of a batch."""
+
+    def __init__(self, writer: Writer, names: list[str] | None) -> None:
+        self._writer = writer
+        self._names = names
+
+    def write(self, batch: pa.RecordBatch, table: FrameTable, indexes: Any) -> None:
+        """Write the chosen rows."""
+        del table
+        rows = batch if len(indexes) == batch.num_rows else batch.take(indexes)
+        self._writer.write(rows if self._names is None else rows.select(self._names))
+
+    def close(self) -> None:
+        """Write what has to come last."""
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Write nothing more."""
+        self._writer.abandon()
+
+
+class TextWriter(FrameWriter):
+    """Lines, trees and dumps for people."""
+
+    def __init__(self, stream: IO[bytes], args: argparse.Namespace, options: Options, numbering: Numbering) -> None:
+        from dissector.display.listing import Listing  # noqa: PLC0415 - brings pyarrow along
+
+        self._stream = stream
+        self._args = args
+        self._options = options
+        to_stdout = args.output in (None, "-")
+        self._terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
+        self._encoding = sys.stdout.encoding if to_stdout else "utf-8"
+        self._listing = Listing(self._terminal, numbering)
+        self._begun = False
+
+    def write(self, batch: pa.RecordBatch, table: FrameTable, indexes: Any) -> None:
+        """Write the chosen frames."""
+        lines: list[str] = []
+        if not self._begun and not self._args.tree:
+            lines.append(self._listing.heading())
+        self._begun = True
+        for index, row in zip(indexes.tolist(), batch.take(indexes).to_pylist(), strict=True):
+            if not self._args.tree:
+                lines.append(self._listing.line(row))
+            if self._args.tree or self._args.hex:
+                lines += self._details(row, table.data(index))
+        self._stream.write(("\n".join(lines) + "\n").encode(self._encoding, "backslashreplace"))
+
+    def _details(self, row: dict[str, Any], data: bytes) -> Iterator[str]:
+        from dissector.codec.decoder import decode  # noqa: PLC0415 - trees only
+        from dissector.display.hexdump import hexdump  # noqa: PLC0415
+        from dissector.display.tree import hidden_spans, tree  # noqa: PLC0415
+        from dissector.spec.model import Dialect  # noqa: PLC0415
+
+        prefixed = row["collection_id"] is not None or {"collection-id-invalid", "key-empty"} & set(row["defects"])
+        collections = bool(prefixed) and row["event"] is None
+        decoded = decode(Dialect(row["dialect"]), data, collections=collections, redact=self._options.redact)
+        if self._args.tree:
+            yield from tree(decoded, data, row, self._terminal)
+        if self._args.hex:
+            if self._args.tree:
+                yield self._terminal.heading("  Bytes")
+            yield from ("    " + line for line in hexdump(data, hidden=hidden_spans(decoded)))
+        yield ""
+
+    def abandon(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing has to come last."""
+
+
+@contextlib.contextmanager
+def opened(
+    args: argparse.Namespace, names: list[str] | None, options: Options, numbering: Numbering
+) -> Iterator[FrameWriter]:
+    """Open the output and close it properly, or not at all."""
+    from dissector.frames.writers import destination, open_writer  # noqa: PLC0415
+    from dissector.terminal.pager import paged  # noqa: PLC0415
+
+    for_people = args.format in ("text", "json")
+    to_stdout = args.output in (None, "-")
+    target = paged(wanted=for_people and not args.no_pager) if to_stdout else destination(args.output)
+    with target as stream:
+        if args.format == "text" and names is None:
+            writer: FrameWriter = TextWriter(stream, args, options, numbering)
+        else:
+            kind = "tsv" if args.format == "text" else args.format
+            writer = FrameWriter(open_writer(kind, stream, schema(names)), names)
+        try:
+            yield writer
+        except BaseException:
+            writer.abandon()
+            raise
+        writer.close()
+
+
+def schema(names: list[str] | None) -> pa.Schema:
+    """Return the schema of the chosen columns."""
+    import pyarrow as pa  # noqa: PLC0415 - takes a while to load
+
+    from dissector.frames.schema import SCHEMA  # noqa: PLC0415
+
+    return SCHEMA if names is None else pa.schema([SCHEMA.field(name) for name in names])
+
+
+def report(found: Report, *, filtered: bool = False) -> None:
+    """Say on stderr what was lost, and why there may be nothing to see."""
+    terminal = Terminal.of(sys.stderr)
+    for line in found.losses():
+        sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
+    if not found.frames and not found.damage and not filtered:
+        link = found.link
+        there = (
+            f"{link.packets:,} packets, {link.segments:,} TCP segments, {found.connections:,} connections, "
+            "none of them memcached (--port N forces one)"
+        )
+        sys.stderr.write(f"uprscope: no frames: {there if link.packets else 'no packets'}\n")

@@ -1,0 +1,70 @@
+"""The options that every command has that reads captures."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import TYPE_CHECKING
+
+from dissector.spec.model import Dialect
+from dissector.tcp.limits import Limits
+from dissector.tcp.ports import Ports
+
+if TYPE_CHECKING:
+    from dissector.options import Options
+
+EXIT_DAMAGED = 3
+
+
+def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """Declare captures, which may be ``optional``, and how to read them."""
+    parser.add_argument(
+        "captures",
+        nargs="*" if optional else "+",
+        metavar="CAPTURE",
+        help="file, directory, pattern, or - for standard input",
+    )
+    reading = parser.add_argument_group("reading")
+    reading.add_argument("--separate", action="store_true", help="connections do not go on from one file to the next")
+    reading.add_argument(
+        "--port", action="append", default=[], metavar="N", help="this port is memcached, whatever it looks like"
+    )
+    reading.add_argument(
+        "--decode-as",
+        action="append",
+        default=[],
+        metavar="N=DIALECT",
+        help="as --port, with the dialect; auto to find it out, none to leave the port alone",
+    )
+    reading.add_argument("--dialect", choices=[entry.value for entry in Dialect], help="take this dialect for granted")
+    limits = parser.add_argument_group("limits", "what may be held in memory; reaching one is reported")
+    for field in dataclasses.fields(Limits):
+        limits.add_argument(
+            f"--max-{field.name.replace('_', '-')}",
+            type=positive,
+            default=field.default,
+            metavar="N",
+            help=f"default: {field.default:,}",
+        )
+
+
+def positive(text: str) -> int:
+    """Read a number above 0."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def options_of(args: argparse.Namespace) -> Options:
+    """Read the options that say how captures are to be read."""
+    from dissector.options import Options  # noqa: PLC0415 - brings numpy along
+
+    limits = Limits(**{field.name: getattr(args, f"max_{field.name}") for field in dataclasses.fields(Limits)})
+    return Options(
+        limits=limits,
+        ports=Ports.parse(args.port, args.decode_as),
+        dialect=Dialect(args.dialect) if args.dialect else None,
+        values=getattr(args, "values", False),
+        redact=not getattr(args, "show_secrets", False),
+        separate=args.separate,
+    )

@@ -1,0 +1,195 @@
+"""``uprscope plot``: captures to pictures."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+from analysis import plots
+from dissector.errors import UsageError
+from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from analysis.check.checker import Checker
+    from analysis.check.findings import Finding
+    from analysis.plots.figure import Sheet
+    from analysis.plots.figure_set import Album
+    from analysis.plots.frame_source import Source
+
+FORMATS = ("png", "svg", "pdf")
+_MOST_NAMES = 2
+
+_KINDS = "\n".join(f"  {kind.name:9} {kind.help}" for kind in (*plots.KINDS, plots.LADDER))
+_EPILOG = f"""\
+kinds:
+{_KINDS}
+
+examples:
+  uprscope plot capture.pcapng seqno -o seqno.png
+  uprscope plot ring/*.pcap.zst rates -o rates.svg --dark
+  uprscope plot big.pcap seqno --connection 1 --vbucket 17 -o vbucket-17.png
+  uprscope plot capture.pcap ladder --frames 10-40 -o ladder.svg
+  uprscope plot capture.pcap ladder --finding SEQ-01-06a74178 -o finding.svg
+  uprscope plot frames.parquet heatmap -o heatmap.pdf
+
+A capture may be a Parquet file that uprscope dissect --format parquet has
+written. The same capture gives the same bytes. Needs matplotlib:
+pip install 'uprscope[report]'.
+exit status: 0 done, 2 unusable input or usage, or nothing to draw, 3 the input
+was damaged, and the picture shows what is left."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.epilog = _EPILOG
+    add_reading_arguments(parser)
+    parser.add_argument("kind", choices=plots.NAMES, metavar="KIND", help="what to draw: see below")
+    shown = parser.add_argument_group("what to show")
+    shown.add_argument("--connection", metavar="C", help="this connection only: its number or its id")
+    shown.add_argument("--vbucket", type=_vbucket, metavar="N", help="this vbucket only")
+    shown.add_argument("--time", metavar="A-B", help="from so many seconds on to so many, since the first frame: 0-2.5")
+    shown.add_argument("--frames", metavar="A-B", help="ladder: from this frame to that one (default: the first 40)")
+    shown.add_argument("--finding", metavar="ID", help="ladder: around this finding of uprscope check")
+    shown.add_argument("--no-findings", action="store_true", help="seqno, flow: check no rules, mark nothing (faster)")
+    form = parser.add_argument_group("how to show it")
+    form.add_argument("-o", "--output", required=True, metavar="FILE", help="write to this .png, .svg or .pdf file")
+    form.add_argument("--format", choices=FORMATS, help="form of the picture (default: by the file's name)")
+    form.add_argument("--dark", action="store_true", help="light on dark")
+
+
+def _vbucket(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 0xFFFF:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a vbucket (0 to 65535)")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw, and return the exit status."""
+    from analysis.plots import theme  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.plots.figure import Sheet  # noqa: PLC0415
+    from analysis.plots.figure_set import demand  # noqa: PLC0415
+    from analysis.plots.frame_source import source_of  # noqa: PLC0415
+    from dissector.frames.writers import destination  # noqa: PLC0415
+    from uprscope.cli.dissect import report  # noqa: PLC0415
+
+    ladder = args.kind == plots.LADDER.name
+    _check_usage(args, ladder=ladder)
+    if args.output == "-" and args.format is None:
+        raise UsageError("-o - does not say which format: add --format png, svg or pdf")
+    form = theme.format_of(args.output, args.format)
+    if args.output == "-" and sys.stdout.isatty():
+        raise UsageError("a picture is not for terminals: give a file with -o, or a pipe")
+    theme.require()
+    with contextlib.ExitStack() as stack:
+        source = source_of(args.captures, options_of(args), stack, twice=ladder)
+        album = _album(args, source, ladder=ladder)
+        colours = theme.DARK if args.dark else theme.LIGHT
+        sheet = Sheet(colours, album.people, _named(source.names), album.findings, album.start_ns)
+        with theme.drawing(colours):
+            if ladder:
+                figure = _ladder(args, source, album, sheet)
+            else:
+                plot = album.plots[args.kind]
+                demand(plot.nothing(), args.kind)
+                figure = plot.draw(sheet)
+            with destination(args.output) as stream:
+                theme.save(figure, stream, form)
+    report(album.report)
+    return EXIT_DAMAGED if album.report.damage else 0
+
+
+def _check_usage(args: argparse.Namespace, *, ladder: bool) -> None:
+    if not ladder and (args.frames is not None or args.finding is not None):
+        raise UsageError(f"--frames and --finding are for ladder: they do not go with {args.kind}")
+    if ladder and args.frames is not None and args.finding is not None:
+        raise UsageError("--frames and --finding: give one of them")
+    for name in ("time", "vbucket"):
+        if getattr(args, name) is not None and name not in plots.kind_of(args.kind).choices:
+            raise UsageError(f"--{name} does not go with {args.kind}, which needs everything that a connection said")
+    if args.frames is not None:
+        _range(args.frames)
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not all(part.isascii() and part.isdigit() and len(part) < 16 for part in (first, last or first)):
+        raise UsageError(f"--frames {text[:40]}: give two numbers of frames, such as 10-40")
+    begin, end = int(first), int(last) if dash else int(first)
+    if not 1 <= begin <= end:
+        raise UsageError(f"--frames {text[:40]}: frames count from 1, and the first number is not above the second")
+    return begin, end
+
+
+def _seconds(text: str) -> tuple[int, int]:
+    """Read a stretch of time, as nanoseconds."""
+    parts = text.split("-")
+    try:
+        begin, end = (int(float(part) * 10**9) for part in parts)
+    except (ValueError, OverflowError):
+        begin, end = 1, 0
+    if not 0 <= begin < end < 1 << 62:
+        raise UsageError(f"--time {text[:40]}: give two numbers of seconds, such as 0-2.5")
+    return begin, end
+
+
+def _album(args: argparse.Namespace, source: Source, *, ladder: bool) -> Album:
+    from analysis.plots.figure_set import Album  # noqa: PLC0415
+    from dissector.terminal.progress import progress  # noqa: PLC0415
+
+    kind = plots.kind_of(args.kind)
+    marked = (kind.marked and not args.no_findings) or args.finding is not None
+    album = Album([] if ladder else [kind], _checker(args.finding) if marked else None)
+    begin, end = _seconds(args.time) if args.time is not None else (0, None)
+    album.choose(args.connection, args.vbucket, begin, end)
+    with contextlib.ExitStack() as watched:
+        album.read(source, lambda reader: watched.enter_context(progress(reader, wanted=True)))
+    return album
+
+
+def _checker(finding: str | None) -> Checker:
+    from analysis.check.checker import Checker as Made  # noqa: PLC0415
+    from analysis.check.selection import rules_of  # noqa: PLC0415
+    from analysis.rules import RULES  # noqa: PLC0415
+
+    return Made(RULES if finding is None else rules_of("-".join(finding.split("-")[:2]), "--finding"))
+
+
+def _ladder(args: argparse.Namespace, source: Source, album: Album, sheet: Sheet) -> Figure:
+    from analysis.plots import excerpt  # noqa: PLC0415
+    from analysis.plots.figure_set import connection_id, demand  # noqa: PLC0415
+    from analysis.plots.ladder import Ladder  # noqa: PLC0415
+
+    if args.finding is not None:
+        finding = _found(album.findings, args.finding)
+        transcript = excerpt.around(source.open(), [finding], before=10, behind=6)
+        drawn = Ladder(transcript, transcript.of(finding), finding)
+    else:
+        first, last = _range(args.frames or "1-40")
+        transcript = excerpt.numbered(source.open(), first, last, connection_id(album.people, args.connection))
+        drawn = Ladder(transcript, [transcript.rows[number] for number in sorted(transcript.rows)])
+    demand(drawn.nothing(), "ladder")
+    return drawn.draw(sheet)
+
+
+def _found(findings: Sequence[Finding], name: str) -> Finding:
+    for finding in findings:
+        if finding.id == name:
+            return finding
+    others = ", ".join(finding.id for finding in findings[:5])
+    hint = f"there is {others}" if others else "nothing breaks its rule here"
+    raise UsageError(f"--finding {name}: not found ({hint})")
+
+
+def _named(names: list[str]) -> str:
+    """Return what was read, in a few words."""
+    from pathlib import Path  # noqa: PLC0415
+
+    short = [Path(name).name for name in names]
+    more = len(short) - _MOST_NAMES
+    return ", ".join(short[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
