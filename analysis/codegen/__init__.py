@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: Every generated file below the repository's root, and the module that renders it.
 FILES: dict[str, str] = {
-    "analysis/examples.json": "analysis.codegen.examples",
+    "analysis/check/examples.json": "analysis.codegen.examples",
     "docs/rules.md": "analysis.codegen.rules_page",
     "docs/findings.md": "analysis.codegen.findings_page",
     "lua/upr.lua": "analysis.codegen.lua_rules",

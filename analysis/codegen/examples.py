@@ -1,4 +1,4 @@
-"""Examples of broken rules, ``analysis/examples.json``: what a check says of the library's broken captures.
+"""Examples of broken rules, ``analysis/check/examples.json``: what a check says of the library's broken captures.
 
 For each rule the first capture that was made to break it, and in which it is found; a rule without one has no example.
 """
