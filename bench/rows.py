@@ -19,7 +19,7 @@ from contenders import MAIN, READER
 from truth import MUTATION, Tally, client
 
 from dissector.capture import expand
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 ENDS = ("src", "sport", "dst", "dport")  #: what a tally tells connections apart by
 
@@ -48,7 +48,7 @@ def main() -> None:
     args = parser.parse_args()
     module, _, name = args.reader.partition(":")
     columns = None if args.all else MAIN.union(ENDS) if args.tally else MAIN
-    reader: Any = getattr(importlib.import_module(module), name)(expand([args.capture]), Options(columns=columns))
+    reader: Any = getattr(importlib.import_module(module), name)(expand([args.capture]), ReadOptions(columns=columns))
     if args.tally:
         tally = Tally()
         for batch in reader:

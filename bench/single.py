@@ -18,9 +18,9 @@ def decode(names: list[str]) -> dict[str, int]:
     """Decode captures as the data source does, and drop the rows."""
     from dissector.capture import expand  # noqa: PLC0415 - each command pays for its own imports
     from dissector.frames.reader import FrameReader  # noqa: PLC0415
-    from dissector.options import Options  # noqa: PLC0415
+    from dissector.options import ReadOptions  # noqa: PLC0415
 
-    frames = sum(batch.num_rows for name in names for batch in FrameReader(expand([name]), Options()))
+    frames = sum(batch.num_rows for name in names for batch in FrameReader(expand([name]), ReadOptions()))
     return {"frames": frames}
 
 

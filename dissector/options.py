@@ -20,7 +20,7 @@ CHUNK_BYTES = 12 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReadOptions:
     """What a reading is to do."""
 
     limits: Limits = field(default_factory=Limits)
@@ -36,7 +36,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Report:
+class ReadReport:
     """What became of everything that is no frame. Filled while the frames are read, complete when they are."""
 
     link: LinkCounts = field(default_factory=LinkCounts)

@@ -15,7 +15,7 @@ from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
 from dissector.generate.conversation import Conversation
 from dissector.generate.scenario import settled
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 RING_SCHEMA = pa.schema([*SCHEMA, pa.field("ring", pa.string())])
 
@@ -28,7 +28,7 @@ def with_ring(batch: pa.RecordBatch, ring: str) -> pa.RecordBatch:
 
 def read(path: Path) -> list[pa.RecordBatch]:
     """Read a capture as archives do: all columns, documents looked into."""
-    return list(FrameReader([Input(str(path), path)], Options(inspect=True, chunk_bytes=1 << 18)))
+    return list(FrameReader([Input(str(path), path)], ReadOptions(inspect=True, chunk_bytes=1 << 18)))
 
 
 def write_capture(path: Path, talks: Sequence[Conversation], port: int = 0) -> Path:

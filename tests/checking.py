@@ -22,12 +22,12 @@ from dissector.capture import Input
 from dissector.frames.reader import FrameReader
 from dissector.generate.capture_files import Medium
 from dissector.generate.conversation import Conversation, Emission
-from dissector.generate.impairments import Troubles
-from dissector.generate.scenario import Broken, Fault, Place, Script, settled
+from dissector.generate.impairments import Impairments
+from dissector.generate.scenario import Broken, Fault, FaultPlace, Script, settled
 from dissector.generate.scenarios import scenario
 from dissector.generate.segments import placed
 from dissector.generate.to_capture import write
-from dissector.options import CHUNK_BYTES, Options
+from dissector.options import CHUNK_BYTES, ReadOptions
 
 _PLACE = ("src", "sport", "dst", "dport", "start_offset")
 
@@ -58,7 +58,7 @@ class _Kept(io.BytesIO):
         pass
 
 
-def captured(conversations: Sequence[Conversation], troubles: Troubles | None = None, seed: int = 1) -> bytes:
+def captured(conversations: Sequence[Conversation], troubles: Impairments | None = None, seed: int = 1) -> bytes:
     """Return settled conversations as a capture."""
     stream = _Kept()
     write(conversations, lambda _: stream, seed=seed, medium=Medium(form="pcap"), troubles=troubles)
@@ -67,7 +67,7 @@ def captured(conversations: Sequence[Conversation], troubles: Troubles | None = 
 
 def batches_of(source: bytes | Path, chunk: int | None = None) -> list[pa.RecordBatch]:
     """Read a capture."""
-    options = Options(columns=COLUMNS.union(_PLACE), chunk_bytes=chunk or CHUNK_BYTES)
+    options = ReadOptions(columns=COLUMNS.union(_PLACE), chunk_bytes=chunk or CHUNK_BYTES)
     if isinstance(source, Path):
         return list(FrameReader([Input(source.name, source)], options))
     with tempfile.TemporaryDirectory() as folder:
@@ -95,7 +95,7 @@ def check(batches: Iterable[pa.RecordBatch], rules: Sequence[Rule] = RULES) -> R
 
 def findings_of(
     conversations: Sequence[Conversation],
-    troubles: Troubles | None = None,
+    troubles: Impairments | None = None,
     chunk: int | None = None,
     *,
     seed: int = 1,
@@ -115,7 +115,7 @@ def clean(name: str, seed: int = 1) -> list[Conversation]:
 def broken(fault: Fault, seed: int = 1, frame: int = 1) -> tuple[list[Conversation], Broken]:
     """Apply a fault at home; return the conversations and what was done."""
     talks = scenario(fault.scenario).conversations(seed)
-    result = fault.apply(Script(talks, random.Random(seed), Place(frame)))  # noqa: S311 - no secret
+    result = fault.apply(Script(talks, random.Random(seed), FaultPlace(frame)))  # noqa: S311 - no secret
     settled(talks)
     return talks, result
 

@@ -10,7 +10,7 @@ from plain_oracle import broken_rules
 
 from dissector.codec.decoder import decode
 from dissector.generate.conversation import Conversation, Emission
-from dissector.generate.scenario import Broken, Fault, NoPlaceError, Place, Script, settled
+from dissector.generate.scenario import Broken, Fault, FaultPlace, NoPlaceError, Script, settled
 from dissector.generate.scenarios import scenario
 
 SEEDS = range(3)
@@ -58,7 +58,7 @@ def _collections(features: bytes) -> bool:
 def attempt(fault: Fault, seed: int, frame: int = 1, home: str | None = None) -> Trial:
     talks = scenario(home or fault.scenario).conversations(seed)
     numbers = {id(each): number for number, each in enumerate((each for talk in talks for each in talk), 1)}
-    script = Script(talks, random.Random(seed), Place(frame))  # noqa: S311
+    script = Script(talks, random.Random(seed), FaultPlace(frame))  # noqa: S311
     broken = fault.apply(script)
     settled(talks)
     return Trial(fault, broken, talks, numbers)

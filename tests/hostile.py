@@ -30,7 +30,7 @@ from dissector.capture import CaptureReader, Input
 from dissector.frames.reader import FrameReader
 from dissector.frames.reference_reader import ReferenceReader
 from dissector.frames.schema import SCHEMA
-from dissector.options import Options, Report
+from dissector.options import ReadOptions, ReadReport
 from dissector.spec.model import Dialect
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import Ports
@@ -95,7 +95,7 @@ class Case:
 
     name: str
     captures: tuple[bytes, ...]
-    options: Options = field(default_factory=Options)
+    options: ReadOptions = field(default_factory=ReadOptions)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def read(case: Case, reader_class: ReaderClass, chunk_bytes: int) -> Outcome:
     return Outcome(rows, told(reader.report))
 
 
-def told(report: Report) -> dict[str, Any]:
+def told(report: ReadReport) -> dict[str, Any]:
     """Return everything that a report says."""
     return {
         "link": report.link.as_dict(),
@@ -212,7 +212,7 @@ def case_of(level: str, seed: int) -> Case:
     return Case(f"{level} {seed}", tuple(LEVELS[level](rng)), _options(rng))
 
 
-def _options(rng: random.Random) -> Options:
+def _options(rng: random.Random) -> ReadOptions:
     limits = Limits()
     if rng.random() < 0.4:
         limits = Limits(
@@ -225,7 +225,7 @@ def _options(rng: random.Random) -> Options:
         )
     ports = Ports.parse(["12000", "12001"]) if rng.random() < 0.3 else Ports.parse()
     dialect = rng.choice(list(Dialect)) if rng.random() < 0.1 else None
-    return Options(
+    return ReadOptions(
         limits=limits,
         ports=ports,
         dialect=dialect,
@@ -440,7 +440,7 @@ def _split(rng: random.Random, packet: Packet) -> list[Packet]:
 def frames_of(path: Path) -> tuple[tuple[tuple[int, bytes], ...], ...]:
     """Return the frames of each connection of a recording, as (side, bytes) in the order they were complete."""
     talks: dict[str, list[tuple[int, bytes]]] = {}
-    reader = ReferenceReader([Input(path.name, path)], Options(values=True, redact=False))
+    reader = ReferenceReader([Input(path.name, path)], ReadOptions(values=True, redact=False))
     streams = _streams(path)
     for batch in reader:
         for row in batch.to_pylist():

@@ -33,19 +33,19 @@ from support import (
 )
 
 from analysis.spark.plan import Plan, make_plan
-from analysis.spark.read_options import Reading
+from analysis.spark.read_options import SourceOptions
 from analysis.spark.segment_rows import ORDER, SEGMENTS, rows_of_part
 from analysis.spark.split.conversations import ORDERED_SCHEMA
-from analysis.spark.split.decode_split import fallback_rows, frames_of_piece, known_of
+from analysis.spark.split.decode_split import fallback_rows, frames_of_split, split_records
 from analysis.spark.split.frame_numbers import numbered_frames, numbers_of
-from analysis.spark.split.prescan import scout
-from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, Kind
-from analysis.spark.split.shuffled import ShareDecoder
+from analysis.spark.split.prescan import prescan
+from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, RecordKind
+from analysis.spark.split.shuffled import PartitionDecoder
 from analysis.spark.split.stitch import Stitcher
 from dissector.capture import Input
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -264,19 +264,19 @@ def write(files: Sequence[bytes], folder: Path) -> list[str]:
     return sorted(paths)
 
 
-def decoded_at_once(paths: Sequence[str], reading: Reading) -> pa.Table:
+def decoded_at_once(paths: Sequence[str], reading: SourceOptions) -> pa.Table:
     """Read captures with the single-process reader."""
     return pa.Table.from_batches(FrameReader([Input.of(path) for path in paths], reading.options), SCHEMA)
 
 
 def decoded_in_parts(
-    paths: Sequence[str], reading: Reading, *, shares: int = 1, batch_rows: int = 1000
+    paths: Sequence[str], reading: SourceOptions, *, shares: int = 1, batch_rows: int = 1000
 ) -> tuple[pa.Table, Plan]:
     """Read captures as tasks would, one after the other; number the frames over the run."""
     plan = make_plan(paths, reading)
     rows = [batch for piece in plan.pieces for batch in rows_of_part(piece.address, piece.part, piece.capture, shares)]
     table = pa.Table.from_batches(rows, SEGMENTS).sort_by([(name, "ascending") for name in ORDER]).combine_chunks()
-    decoder = ShareDecoder(plan.captures, shares, reading.options)
+    decoder = PartitionDecoder(plan.captures, shares, reading.options)
     frames = pa.Table.from_batches(decoder.decode(table.to_batches(max_chunksize=batch_rows)), ORDERED_SCHEMA)
     return in_order(frames), plan
 
@@ -301,10 +301,12 @@ class Stitched:
         return sum(each.nbytes for each in (self.notes, self.checkpoints, self.segments))
 
 
-def decoded_in_pieces(paths: Sequence[str], reading: Reading, *, shares: int = 1, batch_rows: int = 1000) -> Stitched:
+def decoded_in_pieces(
+    paths: Sequence[str], reading: SourceOptions, *, shares: int = 1, batch_rows: int = 1000
+) -> Stitched:
     """Read captures as tasks would: scouts, stitchers, pieces, and the shuffle of what can't be stitched."""
     plan, options = make_plan(paths, reading), reading.options
-    scouted = [batch for number, piece in enumerate(plan.pieces) for batch in scout(number, piece, options, shares)]
+    scouted = [batch for number, piece in enumerate(plan.pieces) for batch in prescan(number, piece, options, shares)]
     notes = _sorted(pa.Table.from_batches(scouted, NOTES), NOTES_ORDER)
     stitched = Stitcher(shares, options).stitch(notes.to_batches(max_chunksize=batch_rows))
     checkpoints = _sorted(pa.Table.from_batches(stitched, CHECKPOINTS), ("piece",))
@@ -312,30 +314,30 @@ def decoded_in_pieces(paths: Sequence[str], reading: Reading, *, shares: int = 1
     rows: list[pa.RecordBatch] = []
     fallback: set[bytes] = set()
     numbers = []
-    for known in known_of(checkpoints.to_batches(max_chunksize=batch_rows)):
+    for known in split_records(checkpoints.to_batches(max_chunksize=batch_rows)):
         piece = plan.pieces[known.number]
         numbers.append(known.number)
         fallback |= known.fallback
         rows += fallback_rows(piece, known, shares)
-        frames += frames_of_piece(piece, known, plan.captures, options)
+        frames += frames_of_split(piece, known, plan.captures, options)
     assert numbers == list(range(len(plan.pieces)))
     segments = _sorted(pa.Table.from_batches(rows, SEGMENTS), ORDER)
-    decoder = ShareDecoder(plan.captures, shares, options)
+    decoder = PartitionDecoder(plan.captures, shares, options)
     frames += decoder.decode(segments.to_batches(max_chunksize=batch_rows))
     whole = pa.Table.from_batches(frames, ORDERED_SCHEMA)
     numbered = _numbered(plan, checkpoints, options)
     return Stitched(in_order(whole), plan, fallback, notes, checkpoints, segments, numbered)
 
 
-def _numbered(plan: Plan, checkpoints: pa.Table, options: Options) -> pa.Table | None:
+def _numbered(plan: Plan, checkpoints: pa.Table, options: ReadOptions) -> pa.Table | None:
     """Decode every piece by itself once more, with the numbers of the run."""
     rows = zip(*(checkpoints[name].to_pylist() for name in ("piece", "kind", "body")), strict=True)
-    if {Kind.FALLBACK, Kind.FRAGMENT} & set(checkpoints["kind"].to_pylist()):
+    if {RecordKind.FALLBACK, RecordKind.FRAGMENT} & set(checkpoints["kind"].to_pylist()):
         return None
     numbers = numbers_of(len(plan.pieces), rows)
     found = [
         batch
-        for known in known_of(checkpoints.to_batches())
+        for known in split_records(checkpoints.to_batches())
         for batch in numbered_frames(plan.pieces[known.number], known, numbers, plan.captures, options)
     ]
     table = pa.Table.from_batches(found, SCHEMA).sort_by("frame")

@@ -13,7 +13,7 @@ from checking import Result, batches_of, broken, captured, check, clean, finding
 
 from analysis.rules import RULES, Rule
 from dissector.generate.faults import FAULTS
-from dissector.generate.impairments import Troubles
+from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import Fault
 from dissector.generate.scenarios import SCENARIOS
 
@@ -49,7 +49,7 @@ def prove_found(fault: Fault, seed: int = 1, place: int = 1) -> Result:
     return result
 
 
-def prove_silent(name: str, seed: int = 1, troubles: Troubles | None = None) -> Result:
+def prove_silent(name: str, seed: int = 1, troubles: Impairments | None = None) -> Result:
     """A clean scenario raises nothing."""
     result = findings_of(clean(name, seed), troubles, seed=seed, rules=STREAM_RULES)
     assert not result.findings, [f"{each.rule} {each.check} {each.sentence}" for each in result.findings]
@@ -63,7 +63,7 @@ def recut(batches: Sequence[pa.RecordBatch], chance: random.Random) -> list[pa.R
     return [whole.slice(start, end - start) for start, end in pairwise(cuts)]
 
 
-def prove_independent(fault: Fault, chance: random.Random, troubles: Troubles | None = None, *, rows: bool) -> None:
+def prove_independent(fault: Fault, chance: random.Random, troubles: Impairments | None = None, *, rows: bool) -> None:
     """Findings and tallies are the same for chunks of 4 KB, other cuts, and single rows."""
     capture = captured(broken(fault)[0], troubles)
     batches = batches_of(capture)

@@ -21,8 +21,8 @@ from dissector.capture import Input
 from dissector.frames.reader import FrameReader
 from dissector.frames.reference_reader import ReferenceReader
 from dissector.link.flow_key import flow_key
-from dissector.options import Options, Report
-from dissector.tcp.connections import Segment
+from dissector.options import ReadOptions, ReadReport
+from dissector.tcp.connections import TcpSegment
 
 Row = dict[str, Any]
 
@@ -30,12 +30,12 @@ Row = dict[str, Any]
 class Reader(Protocol):
     """What reads captures: batches of frames, and a report that is complete behind the last one."""
 
-    report: Report
+    report: ReadReport
 
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
 
 
-ReaderClass = Callable[[Sequence[Input], Options], Reader]
+ReaderClass = Callable[[Sequence[Input], ReadOptions], Reader]
 READERS: list[ReaderClass] = [ReferenceReader, FrameReader]
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
@@ -191,10 +191,10 @@ class Wire:
         """Return the payload that is in the capture."""
         return self.data[: len(self.data) - self.cut]
 
-    def segment(self, number: int, time_ns: int) -> Segment:
+    def segment(self, number: int, time_ns: int) -> TcpSegment:
         """Return what the link layer makes of it."""
         key = self.ends.key(self.side)
-        return Segment(key, self.seq, self.ack, self.all_flags, self.captured, len(self.data), number, time_ns)
+        return TcpSegment(key, self.seq, self.ack, self.all_flags, self.captured, len(self.data), number, time_ns)
 
 
 @dataclass(frozen=True)
@@ -344,8 +344,8 @@ def time_of(index: int) -> int:
 
 
 def read_run(
-    source: Path | bytes | Sequence[Path | bytes], reader_class: ReaderClass, options: Options | None = None
-) -> tuple[list[Row], Report]:
+    source: Path | bytes | Sequence[Path | bytes], reader_class: ReaderClass, options: ReadOptions | None = None
+) -> tuple[list[Row], ReadReport]:
     """Read captures, given as paths or as their bytes; return all rows and the report."""
     sources = [source] if isinstance(source, Path | bytes) else list(source)
     with tempfile.TemporaryDirectory() as folder:
@@ -355,13 +355,13 @@ def read_run(
             if isinstance(each, bytes):
                 path.write_bytes(each)
             inputs.append(Input(path.name, path))
-        reader = reader_class(inputs, options or Options())
+        reader = reader_class(inputs, options or ReadOptions())
         rows = [row for batch in reader for row in batch.to_pylist()]
     return rows, reader.report
 
 
 def read_rows(
-    source: Path | bytes | Sequence[Path | bytes], reader_class: ReaderClass, options: Options | None = None
+    source: Path | bytes | Sequence[Path | bytes], reader_class: ReaderClass, options: ReadOptions | None = None
 ) -> list[Row]:
     """Read captures; return all rows."""
     return read_run(source, reader_class, options)[0]

@@ -13,7 +13,7 @@ from support import SERVER, Conversation, mutation
 
 from analysis.spark import storage
 from analysis.spark.plan import make_plan
-from analysis.spark.read_options import Reading
+from analysis.spark.read_options import SourceOptions
 from analysis.spark.storage import find
 from dissector.capture import CaptureReader
 from dissector.errors import InputError
@@ -51,7 +51,7 @@ def s3(bucket: Path) -> Iterator[Served]:
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_a_ring_on_s3_is_read_in_parts(scheme: str, s3: Served, bucket: Path) -> None:
     address = f"{scheme}://traces/day 1/*.pcap*{s3.query}"
-    reading = Reading(split_bytes=8000, values=True)
+    reading = SourceOptions(split_bytes=8000, values=True)
     found, plan = decoded_in_parts([address], reading)
     names = [f"{scheme}://traces/day 1/b.pcap", f"{scheme}://traces/day 1/a.pcapng"]
     assert list(plan.captures) == names
@@ -102,7 +102,7 @@ def test_local_files_by_address(bucket: Path) -> None:
     path = bucket / "traces" / "day 1"
     by_address = find([f"file://{path}/b.pcap"])
     assert by_address == find([str(path / "b.pcap")])
-    assert make_plan([str(path)], Reading()).captures == (str(path / "b.pcap"), str(path / "a.pcapng"))
+    assert make_plan([str(path)], SourceOptions()).captures == (str(path / "b.pcap"), str(path / "a.pcapng"))
 
 
 def test_an_address_that_nothing_opens() -> None:

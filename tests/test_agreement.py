@@ -33,7 +33,7 @@ from support import (
 from dissector.frames.reader import FrameReader
 from dissector.frames.reference_reader import ReferenceReader
 from dissector.link.segment_block import RST, SYN
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.tcp.limits import Limits
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +50,7 @@ TIGHT = Limits(
 )
 
 
-def assert_same(source: Path | bytes | Sequence[Path | bytes], options: Options, chunks: Sequence[int]) -> None:
+def assert_same(source: Path | bytes | Sequence[Path | bytes], options: ReadOptions, chunks: Sequence[int]) -> None:
     rows, report = read_run(source, ReferenceReader, options)
     for chunk in chunks:
         found, its_report = read_run(source, FrameReader, dataclasses.replace(options, chunk_bytes=chunk))
@@ -62,7 +62,7 @@ def assert_same(source: Path | bytes | Sequence[Path | bytes], options: Options,
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name)
 def test_recordings(capture: Path) -> None:
-    assert_same(capture, Options(values=True), [600, 5_000, 60_000, 8 << 20])
+    assert_same(capture, ReadOptions(values=True), [600, 5_000, 60_000, 8 << 20])
 
 
 @pytest.mark.shared
@@ -70,7 +70,7 @@ def test_recordings(capture: Path) -> None:
     "name", ["01_basic.pcap", "05_multiplex_close_resume.pcapng", "07d_capture_loss.pcap", "07e_reorder_dup.pcap"]
 )
 def test_shared_recordings(shared_dir: Path, name: str) -> None:
-    assert_same(shared_dir / "captures" / name, Options(), [2_000, 20_000, 200_000])
+    assert_same(shared_dir / "captures" / name, ReadOptions(), [2_000, 20_000, 200_000])
 
 
 def talk(rng: random.Random, number: int) -> Conversation:
@@ -141,6 +141,6 @@ def test_any_fault_any_chunk(seed: int, tight: bool, chunk: int, files: int) -> 
     cuts = sorted(rng.randrange(len(packets) + 1) for _ in range(files - 1))
     bounds = [0, *cuts, len(packets)]
     parts = [pcap(packets[begin:end], begin) for begin, end in itertools.pairwise(bounds) if end > begin]
-    options = Options(limits=TIGHT if tight else Limits(), values=True, separate=rng.random() < 0.2)
+    options = ReadOptions(limits=TIGHT if tight else Limits(), values=True, separate=rng.random() < 0.2)
     if parts:
         assert_same(parts, options, [chunk])

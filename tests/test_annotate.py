@@ -16,16 +16,16 @@ from pcapng_copies import comments_of, packets_in
 from test_capture_build import Packet
 
 from analysis.annotate import packet_comments
-from analysis.annotate.capture_copy import Copied, copy
+from analysis.annotate.capture_copy import CopyResult, copy
 from analysis.annotate.comment import read_comment
-from analysis.annotate.packet_comments import annotations_of
+from analysis.annotate.packet_comments import comments_for
 from analysis.check.findings import Finding
 from analysis.check.inspection import inspect
 from analysis.rules import RULES
 from dissector.capture import Input
 from dissector.errors import InputError
 from dissector.frames.reader import FrameReader
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 HOME = Path(__file__).resolve().parents[1] / "captures"
 CAPTURES = sorted(path for path in HOME.rglob("*.pcap*"))
@@ -49,25 +49,25 @@ def saved(folder: Path, data: bytes) -> list[Input]:
     return inputs_of(path)
 
 
-def annotated(inputs: Sequence[Input], options: Options | None = None) -> tuple[list[Finding], bytes, Copied]:
+def annotated(inputs: Sequence[Input], options: ReadOptions | None = None) -> tuple[list[Finding], bytes, CopyResult]:
     """Check captures with all rules and every severity; return the findings and the copy."""
-    options = options or Options()
+    options = options or ReadOptions()
     findings = inspect(inputs, RULES, options).findings
     stream = io.BytesIO()
-    done = copy(inputs, annotations_of(inputs, options, findings), stream)
+    done = copy(inputs, comments_for(inputs, options, findings), stream)
     return findings, stream.getvalue(), done
 
 
 @functools.cache
-def of_library(path: Path) -> tuple[list[Finding], bytes, Copied]:
+def of_library(path: Path) -> tuple[list[Finding], bytes, CopyResult]:
     return annotated(inputs_of(path))
 
 
 def expected(
-    findings: Iterable[Finding], inputs: Sequence[Input], options: Options | None = None
+    findings: Iterable[Finding], inputs: Sequence[Input], options: ReadOptions | None = None
 ) -> dict[int, list[str]]:
     """Work out every comment from the rows of the frames, in the words of the specification."""
-    rows = {row["frame"]: row for batch in FrameReader(inputs, options or Options()) for row in batch.to_pylist()}
+    rows = {row["frame"]: row for batch in FrameReader(inputs, options or ReadOptions()) for row in batch.to_pylist()}
     before: dict[str, int] = {}
     total = 0
     for each in inputs:
@@ -157,10 +157,10 @@ def test_a_packet_with_too_many_comments_keeps_the_worst(monkeypatch: pytest.Mon
 def test_a_capture_that_changes_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "ring.pcap"
     path.write_bytes(FEED.read_bytes())
-    findings = inspect(inputs_of(path), RULES, Options()).findings
+    findings = inspect(inputs_of(path), RULES, ReadOptions()).findings
     path.write_bytes(FEED.read_bytes()[:3000])
     with pytest.raises(InputError, match=r"ring.pcap: changed while it was being checked"):
-        annotations_of(inputs_of(path), Options(), findings)
+        comments_for(inputs_of(path), ReadOptions(), findings)
 
 
 # ------------------------------------------------------------------------------------------------------ several files
@@ -181,7 +181,7 @@ def ring(tmp_path: Path, source: Path, pieces: int) -> list[Path]:
 @pytest.mark.parametrize("separate", [False, True])
 def test_packets_of_several_files_are_counted_through(tmp_path: Path, separate: bool) -> None:
     inputs = inputs_of(*ring(tmp_path, FEED, 5))
-    options = Options(separate=separate)
+    options = ReadOptions(separate=separate)
     findings, data, done = annotated(inputs, options)
     captures = {frame.capture for finding in findings for frame in finding.frames}
     assert len(captures) > 2

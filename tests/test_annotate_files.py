@@ -29,14 +29,14 @@ from test_capture_build import (
 )
 from test_capture_pcapng import Mostly
 
-from analysis.annotate.capture_copy import Copied, copy
-from analysis.annotate.comment import Annotation
+from analysis.annotate.capture_copy import CopyResult, copy
+from analysis.annotate.comment import PacketComment
 from dissector.capture.clock import Clock
 from dissector.capture.compression import RawStream
 
 _PLACES = (("guilty", 3),)
-OURS = str(Annotation("SEQ-01", "error", "guilty", "noop", "it is wrong.", "SEQ-01-0123abcd", _PLACES)).encode()
-ALSO_OURS = str(Annotation("SNP-02", "info", "last", "noop", "too.", "SNP-02-0123abcd", _PLACES)).encode()
+OURS = str(PacketComment("SEQ-01", "error", "guilty", "noop", "it is wrong.", "SEQ-01-0123abcd", _PLACES)).encode()
+ALSO_OURS = str(PacketComment("SNP-02", "info", "last", "noop", "too.", "SNP-02-0123abcd", _PLACES)).encode()
 FOREIGN = b"look: SEQ-01 error guilty, noop: wrong. [uprscope SEQ-01-0123abcd; guilty 3; 00000000]"
 ORDERS = ("<", ">")
 FLAGS, TSRESOL, FCSLEN, TSOFFSET = 2, 9, 13, 14
@@ -59,7 +59,7 @@ class Chosen:
 
 def copied(
     *files: bytes | RawStream, comments: dict[int, list[bytes]] | None = None, chunk: int = 1 << 20
-) -> tuple[bytes, Copied]:
+) -> tuple[bytes, CopyResult]:
     stream = io.BytesIO()
     inputs = [io.BytesIO(data) if isinstance(data, bytes) else data for data in files]
     done = copy(inputs, Chosen(comments or {}), stream, chunk)
@@ -156,7 +156,7 @@ def test_annotating_again_changes_nothing() -> None:
 def test_the_mark_in_a_packet_is_no_comment() -> None:
     packets = [replace(packet, data=OURS + packet.data) for packet in packets_of(3)]
     data = pcapng_file(packets)
-    assert copied(data) == (data, Copied(packets=3))
+    assert copied(data) == (data, CopyResult(packets=3))
 
 
 @pytest.mark.parametrize("order", ORDERS)

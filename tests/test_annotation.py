@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.annotate.comment import Annotation, checksum, read_comment
+from analysis.annotate.comment import PacketComment, checksum, read_comment
 from analysis.rules import RULES
 
 ROLES = sorted({"guilty"} | {role for rule in RULES for check in rule.checks for role in check.evidence})
@@ -17,7 +17,7 @@ WRITTEN = (
     "SEQ-01 error guilty, mutation vb 12 seqno 9: seqno 9 comes after 11 in the same stream. "
     "[uprscope SEQ-01-06a74178; guilty 1685, last 1680, marker 1671"
 )
-MEANT = Annotation(
+MEANT = PacketComment(
     "SEQ-01",
     "error",
     "guilty",
@@ -40,14 +40,14 @@ SEVERITIES = ("error", "warning", "info")
 
 
 @st.composite
-def annotations(draw: st.DrawFn, sentences: st.SearchStrategy[str] = PRINTABLE) -> Annotation:
+def annotations(draw: st.DrawFn, sentences: st.SearchStrategy[str] = PRINTABLE) -> PacketComment:
     rule = draw(st.sampled_from(RULES)).id
     message = draw(st.sampled_from(("mutation", "0xf3", "get_failover_log"))) + draw(st.sampled_from(("", " response")))
     for word in (" vb ", " seqno "):
         number = draw(st.none() | st.integers(0, 2**63 - 1))
         message += "" if number is None else f"{word}{number}"
     place = st.tuples(st.sampled_from(ROLES), st.integers(1, 10**12))
-    return Annotation(
+    return PacketComment(
         rule,
         draw(st.sampled_from(SEVERITIES)),
         draw(st.sampled_from(ROLES)),
@@ -70,12 +70,12 @@ def test_the_check_by_hand() -> None:
 
 
 @given(annotations())
-def test_what_is_written_is_read(meant: Annotation) -> None:
+def test_what_is_written_is_read(meant: PacketComment) -> None:
     assert read_comment(str(meant)) == meant
 
 
 @given(annotations(), st.data())
-def test_any_other_character_is_refused(meant: Annotation, data: st.DataObject) -> None:
+def test_any_other_character_is_refused(meant: PacketComment, data: st.DataObject) -> None:
     text = str(meant)
     at = data.draw(st.integers(0, len(text) - 1))
     other = data.draw(st.characters(codec="utf-8").filter(lambda each: each != text[at]))
@@ -83,7 +83,7 @@ def test_any_other_character_is_refused(meant: Annotation, data: st.DataObject) 
 
 
 @given(annotations(), st.data())
-def test_what_is_cut_or_longer_is_refused(meant: Annotation, data: st.DataObject) -> None:
+def test_what_is_cut_or_longer_is_refused(meant: PacketComment, data: st.DataObject) -> None:
     text = str(meant)
     at = data.draw(st.integers(0, len(text) - 1))
     assert read_comment(text[:at]) is None
@@ -120,7 +120,7 @@ def test_the_form_counts_as_well_as_the_check(text: str) -> None:
 
 
 @given(annotations(st.text(max_size=6000)))
-def test_sentences_are_harmless_and_comments_short(meant: Annotation) -> None:
+def test_sentences_are_harmless_and_comments_short(meant: PacketComment) -> None:
     text = str(meant)
     assert len(text.encode()) <= 2000
     assert not any(unicodedata.category(each) in {"Cc", "Cf", "Zl", "Zp", "Cs"} for each in text)
@@ -131,7 +131,7 @@ def test_sentences_are_harmless_and_comments_short(meant: Annotation) -> None:
 
 @pytest.mark.parametrize("letter", ["a", "é", "…", "🙂"])
 def test_a_long_sentence_is_cut_between_characters(letter: str) -> None:
-    text = str(Annotation("SEQ-01", "info", "last", "noop", letter * 3000, "SEQ-01-00000000", (("guilty", 1),)))
+    text = str(PacketComment("SEQ-01", "info", "last", "noop", letter * 3000, "SEQ-01-00000000", (("guilty", 1),)))
     read = read_comment(text)
     assert read is not None
     assert read.sentence.endswith("…")

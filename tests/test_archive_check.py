@@ -17,7 +17,7 @@ from analysis.archive import check_by_ring
 from analysis.archive.check_by_connection import OUTCOMES, checks, findings_of, outcomes, tallies_of
 from analysis.archive.check_by_ring import check_ring
 from analysis.archive.ordered_frames import frames_in_order
-from analysis.archive.packed_batches import bundled
+from analysis.archive.packed_batches import packed_frames
 from analysis.check.checker import Checker
 from analysis.check.export import row_of
 from analysis.rules import RULES
@@ -102,7 +102,7 @@ def test_however_frames_are_bundled(repo_root: Path, tmp_path: Path, rows: int) 
     """One task with two rings of the same capture: connections of the same id do not get in each other's way."""
     batches = read(repo_root / "captures" / "09_feed_real_consumer.pcap")
     paths = in_files(pa.Table.from_batches(batches), tmp_path / "frames")
-    dealt = [batch for ring in ("a", "b") for path in paths for batch in bundled(path, ring, 1, rows)]
+    dealt = [batch for ring in ("a", "b") for path in paths for batch in packed_frames(path, ring, 1, rows)]
     bundles = pa.Table.from_batches(dealt).sort_by([(name, "ascending") for name in ("ring", "share", "first_frame")])
     made = checks([rule.id for rule in RULES])(iter(bundles.to_batches(max_chunksize=3)))
     found = pa.Table.from_batches(made, OUTCOMES).to_pylist()
@@ -191,7 +191,7 @@ def test_which_rings_are_shared_out(
         place.mkdir(parents=True)
         (place / "x.parquet").write_bytes(b"x" * size)
         (place / "_hidden.parquet").write_bytes(b"x" * 1000)
-    assert check_by_ring.dealt(check_by_ring.rings_below(tmp_path), cores) == (whole, shares)
+    assert check_by_ring.partitioned(check_by_ring.rings_below(tmp_path), cores) == (whole, shares)
 
 
 def test_every_part_of_a_ring_is_a_run_of_its_own(repo_root: Path) -> None:
@@ -221,6 +221,6 @@ def test_bundles_are_small_for_java(tmp_path: Path) -> None:
     assert cli.main(["generate", "bulk", "--frames", "4000", "-o", str(tmp_path / "bulk.pcap")]) == 0
     path = tmp_path / "frames.parquet"
     pq.write_table(pa.Table.from_batches(read(tmp_path / "bulk.pcap")), path)
-    sizes = [len(value.as_py()) for batch in bundled(path, "r", 1) for value in batch.column("frames")]
+    sizes = [len(value.as_py()) for batch in packed_frames(path, "r", 1) for value in batch.column("frames")]
     assert len(sizes) == 4
     assert max(sizes) < 512 << 10

@@ -15,10 +15,10 @@ from s3_server import Served, s3_server
 
 from analysis.archive import job, manifest
 from analysis.archive.ingest import ingest
-from analysis.archive.manifest import Entry, Manifest
+from analysis.archive.manifest import Manifest, ManifestEntry
 from analysis.archive.rings import Capture, find, rings
 from dissector.errors import InputError
-from dissector.options import Options
+from dissector.options import ReadOptions
 from uprscope import cli
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(120)]
@@ -96,7 +96,7 @@ def test_local_files_by_address(bucket: Path) -> None:
 
 def test_what_it_takes_to_open_is_not_written_down(s3: Served) -> None:
     found = find([f"s3://{WHO}traces{s3.query}"])
-    contents = Manifest("me", {ring.id: Entry(ring.place, ring.captures) for ring in rings(found)})
+    contents = Manifest("me", {ring.id: ManifestEntry(ring.place, ring.captures) for ring in rings(found)})
     assert SECRET not in contents.dumps() + repr(contents)
     again = Manifest.loads(contents.dumps())
     assert again == contents
@@ -108,7 +108,7 @@ def test_a_ring_elsewhere_is_read_as_a_local_one(s3: Served, bucket: Path, tmp_p
     local = next(each for each in rings(find([str(bucket / "traces")])) if each.place.endswith("one"))
     tables = []
     for number, ring in enumerate((remote, local)):
-        result = ingest(tmp_path / str(number), ring, Options())
+        result = ingest(tmp_path / str(number), ring, ReadOptions())
         assert (result["left_out"], result["damaged"]) == (0, 0)
         (path,) = [tmp_path / str(number) / name for name in result["files"] if name.startswith("frames/")]
         tables.append(pq.read_table(path, partitioning=None))
@@ -124,10 +124,10 @@ def test_what_can_not_be_reached_is_not_taken_for_a_bad_file(s3: Served, bucket:
     """Otherwise it would be in quarantine, and no later run would read it."""
     (bucket / "traces" / "two" / "junk.pcap").write_text("no capture at all")
     (ring,) = rings(find([f"s3://{WHO}traces/two{s3.query}"]))
-    assert ingest(tmp_path / "out", ring, Options())["left_out"] == 1
+    assert ingest(tmp_path / "out", ring, ReadOptions())["left_out"] == 1
     s3.refuses = "two/b.pcap"
     with pytest.raises(InputError, match=r"^s3://traces/two/b\.pcap: "):
-        ingest(tmp_path / "out", ring, Options())
+        ingest(tmp_path / "out", ring, ReadOptions())
 
 
 def test_an_archive_of_a_bucket_that_grows(
@@ -146,7 +146,7 @@ def test_an_archive_of_a_bucket_that_grows(
     entry = next(each for each in manifest.read(archive).rings.values() if each.place == "s3://traces/one")
     assert [Path(each.path).name for each in entry.captures] == ["a.pcap", "m.pcap", "z.pcap"]
     whole = write_capture(tmp_path / "whole.pcap", clean("multiplex"))
-    assert entry.frames == ingest(tmp_path / "whole", rings(find([str(whole)]))[0], Options())["frames"]
+    assert entry.frames == ingest(tmp_path / "whole", rings(find([str(whole)]))[0], ReadOptions())["frames"]
     for path in (each for each in archive.rglob("*") if each.is_file()):
         assert SECRET.encode() not in path.read_bytes()
     # A file that can't be reached any more ends the run, and the archive is as it was.

@@ -15,7 +15,7 @@ from checking import clean
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.archive import check_by_ring, cross_check, job, seqno_spans, spark_tables, xcn_01
-from analysis.archive.cross_check import Move
+from analysis.archive.cross_check import RingDelta
 from analysis.archive.document_versions import ATTRIBUTES
 from analysis.archive.schema import BY_NAME
 from dissector.generate.conversation import Conversation
@@ -81,7 +81,7 @@ def test_what_has_grown_is_as_if_it_were_new(
 
     # Rings that are too large for one task make no difference either: here half of them are.
     monkeypatch.setattr(check_by_ring, "_SMALL_BYTES", 0)
-    whole, large = check_by_ring.dealt(check_by_ring.rings_below(grown), 2)
+    whole, large = check_by_ring.partitioned(check_by_ring.rings_below(grown), 2)
     assert whole
     assert large
     fresh = job.run(spark, new, [str(source)])
@@ -137,7 +137,7 @@ def test_random_moves(spark: SparkSession, tmp_path: Path) -> None:
     kept = {name: old.shown[name] for name in ("kept1", "kept2", "kept3")}
     new = World({**kept, "changed": ring("changed", 8), "come": ring("come", 8)})
     states = [{name: str(hash(tuple(rows))) for name, rows in world.shown.items()} for world in (old, new)]
-    move = Move.between(*states)
+    move = RingDelta.between(*states)
     assert (move.came, move.went) == ({"changed", "come"}, {"changed", "gone"})
 
     known = seqno_spans.spans(old.versions(spark)(old.shown))

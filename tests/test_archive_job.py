@@ -24,7 +24,7 @@ from dissector.capture import Input
 from dissector.errors import InputError, UsageError
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
-from dissector.options import Options
+from dissector.options import ReadOptions
 from uprscope import cli
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -62,7 +62,7 @@ def check_ring(spark: SparkSession, outcome: job.Outcome, folder: Path) -> None:
     """A ring's rows are those of one run of the command line over its files."""
     paths = sorted(folder.glob("*.pcap"))
     ring = ring_of(outcome, folder)
-    reader = FrameReader([Input(str(path), path) for path in paths], Options(inspect=True))
+    reader = FrameReader([Input(str(path), path) for path in paths], ReadOptions(inspect=True))
     expected = [row for batch in reader for row in batch.to_pylist()]
     found = frames_as_read(spark, outcome.archive, ring)
     assert [*found[0]] == SCHEMA.names

@@ -15,12 +15,12 @@ from checking import clean
 from analysis.archive import ingest as ingesting
 from analysis.archive import manifest, transaction
 from analysis.archive.ingest import ingest
-from analysis.archive.manifest import Entry, Manifest
-from analysis.archive.part_files import uncover
+from analysis.archive.manifest import Manifest, ManifestEntry
+from analysis.archive.part_files import publish
 from analysis.archive.rings import Capture, find, ring_id, rings
 from dissector.capture import Input
 from dissector.errors import InputError, UsageError
-from dissector.options import Options
+from dissector.options import ReadOptions
 from uprscope import cli
 
 
@@ -52,7 +52,7 @@ def test_names_that_stand_for_nothing(tmp_path: Path, name: str, monkeypatch: py
 
 
 def contents(*names: str) -> Manifest:
-    entry = Entry("/somewhere", (Capture("/somewhere/a.pcap", 5, 7),), [*names], 10, 2, 1, 1)
+    entry = ManifestEntry("/somewhere", (Capture("/somewhere/a.pcap", 5, 7),), [*names], 10, 2, 1, 1)
     return Manifest("me", {"r1": entry}, ["findings/ring=across/x.parquet"], {"r1": "state"})
 
 
@@ -106,8 +106,8 @@ def test_a_change_is_made_in_full_or_not_at_all(tmp_path: Path, dies_at: str, mo
 
 def test_hidden_files_get_their_names_once(tmp_path: Path) -> None:
     touch(tmp_path / "frames" / "_a.parquet")
-    assert uncover(tmp_path, "frames/_a.parquet") == "frames/a.parquet"
-    assert uncover(tmp_path, "frames/_a.parquet") == "frames/a.parquet"
+    assert publish(tmp_path, "frames/_a.parquet") == "frames/a.parquet"
+    assert publish(tmp_path, "frames/_a.parquet") == "frames/a.parquet"
     assert [path.name for path in (tmp_path / "frames").iterdir()] == ["a.parquet"]
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_breaks_the_reader_is_left_out(tmp_path: Path, monkeypatch: 
                 raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(ingesting, "FrameReader", Breaks)
-    result = ingest(tmp_path / "out", ring, Options())
+    result = ingest(tmp_path / "out", ring, ReadOptions())
     files = [tmp_path / "out" / name for name in result["files"]]
     assert (result["left_out"], result["damaged"], all(path.exists() for path in files)) == (1, 0, True)
     assert sorted(path for path in (tmp_path / "out").rglob("*.parquet")) == sorted(files)

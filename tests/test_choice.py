@@ -16,10 +16,10 @@ from dissector.capture import expand
 from dissector.errors import UsageError
 from dissector.filters import parse
 from dissector.filters import selector as choice_module
-from dissector.filters.selector import Choice, Numbering
+from dissector.filters.selector import ConnectionNumbers, FrameSelector
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Opaques used again for another vbucket, refusals, several connections, the early dialect.
@@ -31,7 +31,7 @@ SETUP = {0x50, 0x5C, 0x5D, 0x5E}
 @cache
 def frames() -> pa.Table:
     paths = [str(ROOT / "captures" / name) for name in NAMES]
-    return pa.Table.from_batches(FrameReader(expand(paths), Options()), SCHEMA).combine_chunks()
+    return pa.Table.from_batches(FrameReader(expand(paths), ReadOptions()), SCHEMA).combine_chunks()
 
 
 @cache
@@ -70,7 +70,7 @@ def split(cuts: list[int]) -> list[pa.RecordBatch]:
     return [whole.slice(low, high - low) for low, high in itertools.pairwise(bounds)]
 
 
-def chosen(choice: Choice, batches: list[pa.RecordBatch]) -> list[int]:
+def chosen(choice: FrameSelector, batches: list[pa.RecordBatch]) -> list[int]:
     found: list[int] = []
     start = 0
     for batch in batches:
@@ -95,7 +95,7 @@ def test_the_captures_have_what_is_to_be_chosen() -> None:
 
 @given(st.sampled_from([0, 1, 2, 3, 4, 5, 999, 1023]), CUTS)
 def test_a_vbucket(vbucket: int, cuts: list[int]) -> None:
-    assert chosen(Choice(None, None, vbucket), split(cuts)) == by_vbucket(vbucket)
+    assert chosen(FrameSelector(None, None, vbucket), split(cuts)) == by_vbucket(vbucket)
 
 
 @pytest.mark.parametrize("vbucket", range(4))
@@ -111,7 +111,7 @@ def test_a_connection_by_number_and_by_id(data: st.DataObject, cuts: list[int]) 
     wanted = ids()[number - 1]
     expected = [index for index, row in enumerate(rows()) if row["connection"] == wanted]
     for name in (str(number), wanted, wanted.upper()):
-        choice = Choice(None, name, None)
+        choice = FrameSelector(None, name, None)
         assert chosen(choice, split(cuts)) == expected
         assert choice.astray is None
 
@@ -121,13 +121,13 @@ def test_everything_at_once(cuts: list[int]) -> None:
     refused = [index for index in by_vbucket(1) if rows()[index]["opcode"] == 0x53 and rows()[index]["status"]]
     wanted = rows()[refused[0]]["connection"]
     expected = [index for index in refused if rows()[index]["connection"] == wanted]
-    choice = Choice(parse("opcode == stream_request and status != success"), str(ids().index(wanted) + 1), 1)
+    choice = FrameSelector(parse("opcode == stream_request and status != success"), str(ids().index(wanted) + 1), 1)
     assert chosen(choice, split(cuts)) == expected
 
 
 @given(CUTS)
 def test_connections_are_numbered_as_they_come_up(cuts: list[int]) -> None:
-    numbering = Numbering()
+    numbering = ConnectionNumbers()
     for batch in split(cuts):
         numbering.see(batch)
     assert numbering.numbers == {name: number for number, name in enumerate(ids(), 1)}
@@ -137,22 +137,22 @@ def test_connections_are_numbered_as_they_come_up(cuts: list[int]) -> None:
 @pytest.mark.parametrize("follow", ["", "x", "²", "-1", "1.0", "0x1", "0123456789abcde", "0123456789abcdeg", "1" * 17])
 def test_what_is_neither_a_number_nor_an_id(follow: str) -> None:
     with pytest.raises(UsageError, match="--follow"):
-        Choice(None, follow, None)
+        FrameSelector(None, follow, None)
 
 
 @pytest.mark.parametrize("follow", ["0", "4711", "0" * 16, "9" * 15])
 def test_a_connection_that_never_comes_up_is_said(follow: str) -> None:
-    choice = Choice(None, follow, None)
+    choice = FrameSelector(None, follow, None)
     assert chosen(choice, split([5])) == []
     assert choice.astray == f"--follow {follow}: no such connection (connections are 1 to {len(ids())})"
 
 
 def test_narrow_is_what_may_leave_frames_out() -> None:
-    assert not Choice(None, None, None).narrow
-    assert Choice(None, None, 0).narrow
-    assert Choice(None, "1", None).narrow
-    assert Choice(parse("frame"), None, None).narrow
-    assert chosen(Choice(None, None, None), split([])) == list(range(frames().num_rows))
+    assert not FrameSelector(None, None, None).narrow
+    assert FrameSelector(None, None, 0).narrow
+    assert FrameSelector(None, "1", None).narrow
+    assert FrameSelector(parse("frame"), None, None).narrow
+    assert chosen(FrameSelector(None, None, None), split([])) == list(range(frames().num_rows))
 
 
 def test_requests_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,4 +164,4 @@ def test_requests_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) ->
     requests = [row(opaque, response=False) for opaque in (1, 2, 3)]
     answers = [row(opaque, response=True) for opaque in (1, 2, 3)]
     batch = pa.RecordBatch.from_pylist([*requests, *answers], SCHEMA)
-    assert Choice(None, None, 7).indexes(batch).tolist() == [0, 1, 2, 4, 5]
+    assert FrameSelector(None, None, 7).indexes(batch).tolist() == [0, 1, 2, 4, 5]

@@ -17,13 +17,13 @@ from dissector.spec.model import (
     Body,
     CasRule,
     Dialect,
-    Direction,
     Enumeration,
     Field,
     Flags,
     KeyRole,
     Layout,
     Message,
+    MessageType,
     Presence,
     Shape,
 )
@@ -128,7 +128,7 @@ def test_round_trip(form: tuple[Message, bool, int, Shape, Layout], data: st.Dat
         assert decoded.vbucket == drawn["vbucket"]
     else:
         assert decoded.status == status
-    assert decoded.direction is (Direction.RESPONSE if response else Direction.REQUEST)
+    assert decoded.direction is (MessageType.RESPONSE if response else MessageType.REQUEST)
     assert shape in message.shapes()
 
 

@@ -186,5 +186,5 @@ def test_a_row_of_the_wrong_length_is_a_mistake() -> None:
 
 
 def test_repeated_headings_get_numbered_anchors() -> None:
-    document = markdown.Document()
+    document = markdown.MarkdownPage()
     assert [document.heading(2, "Same, again") for _ in range(3)] == ["same-again", "same-again-1", "same-again-2"]

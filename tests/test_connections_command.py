@@ -44,13 +44,13 @@ from support import (
 )
 
 from dissector.capture import Input
-from dissector.frames.batch import View
+from dissector.frames.batch import FrameBatch
 from dissector.frames.reader import FrameReader
 from dissector.frames.reference_reader import ReferenceReader
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.spec import enums, registry
 from dissector.summary import rows as summary_rows
-from dissector.summary.connections import Member, Roster, forget
+from dissector.summary.connections import ConnectionSummaries, ConnectionSummary, forget
 from dissector.summary.rows import ConnectionRows, stream_rows
 from dissector.summary.schema import CONNECTION_COLUMNS, HASH_COLUMNS, STREAM_COLUMNS
 from dissector.summary.streams import Streams
@@ -233,11 +233,11 @@ def test_a_capture_from_the_middle(listed: Callable[..., list[Row]]) -> None:
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
 def test_era_and_dialect_are_the_detector_s(path: Path) -> None:
     """The detector of the plain path sees every frame; the fold sees every form once."""
-    found: dict[str, Member | None] = {}
-    roster = Roster(lambda connection, member: found.__setitem__(connection.id, member))
+    found: dict[str, ConnectionSummary | None] = {}
+    roster = ConnectionSummaries(lambda connection, member: found.__setitem__(connection.id, member))
     ended: list[Connection] = []
-    for batch in FrameReader([Input(path.name, path)], Options(chunk_bytes=4096), ended=roster.end):
-        roster.fold(View(batch))
+    for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=4096), ended=roster.end):
+        roster.fold(FrameBatch(batch))
         roster.settle()
     for _ in ReferenceReader([Input(path.name, path)], ended=ended.append):
         pass
@@ -508,13 +508,13 @@ def test_any_order_of_requests_answers_and_data(todo: list[tuple[str, int, int]]
 
 def folded(data: bytes, chunk: int, limit: int = 1000) -> tuple[list[Row], list[Row]]:
     """Read a capture's bytes in chunks of some size; return its frames and its streams."""
-    roster, streams, frames = Roster(forget), Streams(limit), []
+    roster, streams, frames = ConnectionSummaries(forget), Streams(limit), []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "made.pcap")
         path.write_bytes(data)
-        for batch in FrameReader([Input(path.name, path)], Options(chunk_bytes=chunk), ended=roster.end):
+        for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=chunk), ended=roster.end):
             frames += batch.to_pylist()
-            view = View(batch)
+            view = FrameBatch(batch)
             streams.fold(view, roster.fold(view, names_only=True))
             roster.settle()
     return frames, list(stream_rows(streams))
@@ -797,15 +797,15 @@ def test_the_same_file_twice_stands_alone_twice(tmp_path: Path, capsysbinary: py
 def test_nothing_is_kept_of_connections_that_are_over() -> None:
     """A run of many short connections must not grow with their number."""
     found = ConnectionRows()
-    roster = Roster(found.add)
+    roster = ConnectionSummaries(found.add)
     packets = [
         packet for port in range(50) for packet in begun(ends=Ends(ports=(port + 1, 11_210))).close(CLIENT, RST).packets
     ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "made.pcap")
         path.write_bytes(pcap(packets))
-        for batch in FrameReader([Input(path.name, path)], Options(chunk_bytes=500), ended=roster.end):
-            roster.fold(View(batch))
+        for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=500), ended=roster.end):
+            roster.fold(FrameBatch(batch))
             roster.settle()
     assert len(found.rows) == 50
     assert roster.live == 0

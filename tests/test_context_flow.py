@@ -22,10 +22,10 @@ from support import is_judged
 from analysis.context import Context
 from analysis.context.flow_control import connection as connection_flow
 from analysis.context.flow_control import tracker
-from analysis.context.flow_control.buffer_size import NO_WINDOW, Windows, size_of
+from analysis.context.flow_control.buffer_size import NO_WINDOW, BufferSizes, size_of
 from analysis.context.tables import Table
 from dissector.generate.conversation import Conversation
-from dissector.generate.impairments import Troubles
+from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import settled
 from dissector.generate.scenarios import SCENARIOS
 from dissector.generate.session import MEMORY, SECOND, Session
@@ -42,12 +42,12 @@ ACKS = ("bytes", "due", "excess", "window", "wanted", "noops", "noops_since", "l
 STALLS = ("outstanding", "window", "waited_ns", "doubt")
 RESTS = ("leftover", "window", "quiet_ns", "drift", "drift_count", "doubt")
 ROUGH = (
-    Troubles(),
-    Troubles(reorder=0.3, duplicate=0.2, retransmit=0.2, overlap=0.2, mss=(30, 300)),
-    Troubles(loss=0.05),
-    Troubles(only=0),
-    Troubles(only=1),
-    Troubles(skip_messages=9),
+    Impairments(),
+    Impairments(reorder=0.3, duplicate=0.2, retransmit=0.2, overlap=0.2, mss=(30, 300)),
+    Impairments(loss=0.05),
+    Impairments(only=0),
+    Impairments(only=1),
+    Impairments(skip_messages=9),
 )
 
 
@@ -175,7 +175,7 @@ def shuffled(batches: Sequence[pa.RecordBatch], chance: random.Random) -> pa.Rec
 # A seed cannot be made simpler, so nothing is shrunk.
 @settings(max_examples=80, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(st.integers(0, 1 << 32), st.booleans(), st.sampled_from(ROUGH))
-def test_random_traffic_adds_up(seed: int, early: bool, troubles: Troubles) -> None:
+def test_random_traffic_adds_up(seed: int, early: bool, troubles: Impairments) -> None:
     chance = random.Random(seed)  # noqa: S311 - no secret
     talk = chatter(chance, early=early)
     batches = batches_of(captured([talk], troubles, chance.randint(1, 99)))
@@ -194,7 +194,7 @@ def test_small_lots_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     talks = [chatter(random.Random(seed)) for seed in range(12)]  # noqa: S311
     for number, talk in enumerate(talks):
         talk.client_port += number
-    batches = batches_of(captured(talks, Troubles(reorder=0.1)), 2048)
+    batches = batches_of(captured(talks, Impairments(reorder=0.1)), 2048)
     whole = compare(batches)
     for lot in (1, 7, 100):
         monkeypatch.setattr(tracker, "_LOT", (lot, lot))
@@ -298,7 +298,7 @@ def agree(path: Path) -> None:
 
 
 def test_windows_are_paired_by_their_order() -> None:
-    windows = Windows()
+    windows = BufferSizes()
     windows.answer(24, 0, 7, 1, granted=True)  # the capture shows it before the question
     windows.resolve(0)
     assert windows.following(0) == (None, 1 << 62), "nothing was heard that could be its question"

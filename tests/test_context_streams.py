@@ -16,24 +16,24 @@ from hypothesis import strategies as st
 from rule_proofs import NAMES, recut
 
 from analysis.context import Context, Table
-from analysis.context.streams.index import Streams
-from analysis.context.streams.key_versions import COLUMN, FIELDS, Versions
-from dissector.generate.impairments import Troubles
+from analysis.context.streams.index import StreamIndex
+from analysis.context.streams.key_versions import COLUMN, FIELDS, KeyVersions
+from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import settled
 
 #: What networks and recorders do; each alone and some together.
 TROUBLES = (
-    Troubles(),
-    Troubles(mss=(1, 200)),
-    Troubles(loss=0.1, mss=(20, 300)),
-    Troubles(loss=0.03, duplicate=0.1, mss=(20, 300)),
-    Troubles(reorder=0.3, retransmit=0.1, mss=(20, 300)),
-    Troubles(overlap=0.2, duplicate=0.2, mss=(20, 300)),
-    Troubles(skip_packets=9),
-    Troubles(skip_messages=13, loss=0.02, mss=(50, 600)),
-    Troubles(only=0),
-    Troubles(only=1),
-    Troubles(only=1, loss=0.05, mss=(50, 600)),
+    Impairments(),
+    Impairments(mss=(1, 200)),
+    Impairments(loss=0.1, mss=(20, 300)),
+    Impairments(loss=0.03, duplicate=0.1, mss=(20, 300)),
+    Impairments(reorder=0.3, retransmit=0.1, mss=(20, 300)),
+    Impairments(overlap=0.2, duplicate=0.2, mss=(20, 300)),
+    Impairments(skip_packets=9),
+    Impairments(skip_messages=13, loss=0.02, mss=(50, 600)),
+    Impairments(only=0),
+    Impairments(only=1),
+    Impairments(only=1, loss=0.05, mss=(50, 600)),
 )
 
 
@@ -80,7 +80,7 @@ def test_row_by_row(name: str) -> None:
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=40)
-def test_whatever_happens_to_the_frames(name: str, seed: int, troubles: Troubles, chance: random.Random) -> None:
+def test_whatever_happens_to_the_frames(name: str, seed: int, troubles: Impairments, chance: random.Random) -> None:
     batches = batches_of(captured(clean(name, seed), troubles, seed))
     if batches:
         held(batches, recut(batches, chance))
@@ -131,7 +131,7 @@ def fresh(ordinal: Sequence[int]) -> dict[str, Any]:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=60), st.data())
 def test_versions_are_those_of_a_dictionary(keys: list[tuple[int, int]], data: st.DataObject) -> None:
     """Eight places for many keys: what is found is right, and what is forgotten is told."""
-    versions, known, places = Versions(8), {}, {}
+    versions, known, places = KeyVersions(8), {}, {}
     start = 0
     while start < len(keys):
         size = data.draw(st.integers(1, len(keys) - start))
@@ -151,8 +151,8 @@ def test_versions_do_not_depend_on_batches() -> None:
     chance = random.Random(5)  # noqa: S311
     space = np.array([chance.randrange(3) for _ in range(400)], np.int64)
     key = np.array([chance.randrange(40) for _ in range(400)], np.int64)
-    whole, strange = Versions(16).exchange(space, key, fresh(range(1, 401)))
-    parts = Versions(16)
+    whole, strange = KeyVersions(16).exchange(space, key, fresh(range(1, 401)))
+    parts = KeyVersions(16)
     for start in range(0, 400, 7):
         part = slice(start, min(start + 7, 400))
         found, odd = parts.exchange(space[part], key[part], fresh(range(part.start + 1, part.stop + 1)))
@@ -168,9 +168,9 @@ def test_a_table_with_all_rows_is_the_table_itself() -> None:
 
 def test_acks_of_streams_that_nobody_has_seen_make_no_stream() -> None:
     talks = clean("sync-writes")
-    batches = batches_of(captured(talks, Troubles(only=0)))
+    batches = batches_of(captured(talks, Impairments(only=0)))
     context = Context()
     for batch in batches:
         assert "seqno_acks" not in dict(context.fold(batch))
-    assert isinstance(context._streams, Streams)
+    assert isinstance(context._streams, StreamIndex)
     assert context._instances.live == 0

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support import SERVER, Conversation, Ends, mutation
 
 from analysis.spark.datasource import MAX_SHARES, UprReader
-from analysis.spark.read_options import Reading
+from analysis.spark.read_options import SourceOptions
 from dissector.frames.schema import ALWAYS
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -67,7 +67,7 @@ def test_a_large_file_is_read_by_several_tasks(spark: SparkSession, tmp_path: Pa
     assert by_file[0] > by_file[1] == 3
     assert by_file[2] == 1
     assert frames.rdd.getNumPartitions() == sum(by_file)
-    alone = [row for path in paths for row in decoded_at_once([path], Reading(values=True)).to_pylist()]
+    alone = [row for path in paths for row in decoded_at_once([path], SourceOptions(values=True)).to_pylist()]
     assert len(alone) > 190
     assert in_order(frames) == alone
 
@@ -81,7 +81,7 @@ def test_a_joined_run_is_shared_out_too(spark: SparkSession, tmp_path: Path) -> 
         at += size
     half = len(records) // 2
     paths = write([data[:24] + b"".join(records[:half]), data[:24] + b"".join(records[half:])], tmp_path)
-    expected = decoded_at_once(paths, Reading())
+    expected = decoded_at_once(paths, SourceOptions())
     # Together they are as large as four times this, and each of them is not.
     frames = spark.read.format("upr").option("joined", "true").option("splitBytes", str(len(data) // 4)).load(paths)
     assert frames.rdd.getNumPartitions() == 5
@@ -109,7 +109,7 @@ def test_only_the_columns_that_were_asked_for(spark: SparkSession, tmp_path: Pat
     options = {"columns": "by_seqno, name,frame", "splitBytes": split_bytes}
     frames = spark.read.format("upr").options(**options).load(path)
     assert frames.columns == ["frame", "name", "by_seqno"]  # as in the schema
-    expected = decoded_at_once([path], Reading()).select(frames.columns)
+    expected = decoded_at_once([path], SourceOptions()).select(frames.columns)
     assert frames.toArrow().sort_by("frame").to_pylist() == expected.to_pylist()
 
 

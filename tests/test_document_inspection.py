@@ -9,7 +9,7 @@ import pytest
 from support import READERS, ReaderClass
 
 from dissector.capture import expand
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 BROKEN = {
     "FRM-10-snappy.pcapng": "snappy-invalid",
@@ -20,7 +20,7 @@ BROKEN = {
 
 
 def rows_of(path: Path, reader_class: ReaderClass, *, inspect: bool) -> list[dict[str, Any]]:
-    reader = reader_class(expand([str(path)]), Options(inspect=inspect))
+    reader = reader_class(expand([str(path)]), ReadOptions(inspect=inspect))
     return [row for batch in reader for row in batch.to_pylist()]
 
 

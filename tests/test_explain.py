@@ -16,11 +16,11 @@ from dissector.codec.message import Header
 from dissector.errors import UsageError
 from dissector.explain import as_data, as_text
 from dissector.explain.byte_diagram import draw
-from dissector.explain.catalogue import Category, JsonUse, Member, tables, things
+from dissector.explain.catalogue import Category, JsonUse, TableMember, tables, things
 from dissector.explain.lookup import lookup
 from dissector.spec import enums, events, registry
 from dissector.spec.headers import HEADERS, HeaderForm
-from dissector.spec.model import Body, Dialect, Field, Kind, Message, size_of
+from dissector.spec.model import Body, Dialect, Field, Message, UInt, size_of
 from dissector.spec.sources import SOURCES
 from dissector.spec.topics import TOPICS
 from dissector.spec.value_kinds import BODIES
@@ -95,7 +95,7 @@ def test_every_table_member_is_found_by_number_and_name() -> None:
         Category.VALUE: "value",
         Category.SUBTYPE: "subtype",
     }
-    members = [thing for thing in things() if isinstance(thing.subject, Member)]
+    members = [thing for thing in things() if isinstance(thing.subject, TableMember)]
     assert len(members) == sum(len(table.members) for table in tables())
     for thing in members:
         number = thing.numbers[0]
@@ -396,8 +396,8 @@ def test_a_diagram_of_fields_that_cross_rows() -> None:
     ]
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.from_regex(r"[a-z]{1,9}(_[a-z]{1,9}){0,3}", fullmatch=True))))
-def test_diagrams_hold_every_name_and_every_row(drawn: list[tuple[Kind, str]]) -> None:
+@given(st.lists(st.tuples(st.sampled_from(list(UInt)), st.from_regex(r"[a-z]{1,9}(_[a-z]{1,9}){0,3}", fullmatch=True))))
+def test_diagrams_hold_every_name_and_every_row(drawn: list[tuple[UInt, str]]) -> None:
     fields = tuple(Field(f"{name}_{index}", kind, "") for index, (kind, name) in enumerate(drawn))
     for width in (40, 80):
         lines = draw(fields, width)

@@ -22,7 +22,7 @@ from dissector.filters import Filter, FilterError, parse, syntax, tokens, tree
 from dissector.filters.names import LISTS, NUMERIC, ORDERED, STRINGS, FieldKind, fields
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import NO_END, SCHEMA, UNSIGNED
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.spec import registry
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +33,7 @@ TWO_COLUMNS = {"addr": ("src", "dst"), "port": ("sport", "dport"), "time": ("tim
 
 @cache
 def frames(path: Path) -> pa.Table:
-    return pa.Table.from_batches(FrameReader(expand([str(path)]), Options(values=True)), SCHEMA)
+    return pa.Table.from_batches(FrameReader(expand([str(path)]), ReadOptions(values=True)), SCHEMA)
 
 
 def odd_rows() -> list[dict[str, Any]]:
@@ -96,7 +96,8 @@ def answer(expression: tree.Test, values: dict[str, Any]) -> bool:
         return False
     if isinstance(expression, tree.Compare):
         sides = [
-            values[each.name] if isinstance(each, tree.Field) else plain(each, values) for each in expression.operands
+            values[each.name] if isinstance(each, tree.FieldRef) else plain(each, values)
+            for each in expression.operands
         ]
         return all(
             compare(operator, left, right)
@@ -108,14 +109,14 @@ def answer(expression: tree.Test, values: dict[str, Any]) -> bool:
             return bool(value)
         case tree.Present():
             return not isinstance(value, list) or value != []
-        case tree.Member():
+        case tree.InList():
             return any(
                 plain(item.low, values) <= value <= plain(item.high, values)
                 if isinstance(item, tree.Range)
                 else value == plain(item, values)
                 for item in expression.items
             )
-        case tree.Part():
+        case tree.PartOf():
             literal = plain(expression.literal, values)
             if expression.operator == "contains":
                 return literal in value
@@ -227,7 +228,7 @@ def literals(name: str, *, whole: bool = True) -> st.SearchStrategy[tree.Literal
 @st.composite
 def leaves(draw: st.DrawFn) -> tree.Test:
     name = draw(st.sampled_from(sorted(fields())))
-    kind, field = fields()[name].kind, tree.Field(name)
+    kind, field = fields()[name].kind, tree.FieldRef(name)
     shapes = ["present"]
     shapes += ["truth", "compare"] if kind is FieldKind.BOOLEAN else []
     shapes += ["compare", "member"] if kind in ORDERED | {FieldKind.ADDRESS} else []
@@ -249,16 +250,16 @@ def leaves(draw: st.DrawFn) -> tree.Test:
         case "fields":
             other = draw(st.sampled_from([each for each, info in fields().items() if info.kind is kind]))
             assume(other not in fields()[name].constants)
-            return tree.Compare((field, tree.Field(other)), (draw(st.sampled_from(syntax.ORDERINGS)),))
+            return tree.Compare((field, tree.FieldRef(other)), (draw(st.sampled_from(syntax.ORDERINGS)),))
         case "member":
             items = draw(st.lists(value, min_size=1, max_size=4))
             if kind in NUMERIC or kind is FieldKind.TIME:
                 low, high = sorted([draw(value), draw(value)], key=plain_order)
                 items.insert(draw(st.integers(0, len(items))), tree.Range(low, high))
-            return tree.Member(field, tuple(items))
+            return tree.InList(field, tuple(items))
         case "part":
             operator = "contains" if kind in LISTS else draw(st.sampled_from(syntax.PARTS))
-            return tree.Part(field, operator, draw(literals(name, whole=False)))
+            return tree.PartOf(field, operator, draw(literals(name, whole=False)))
         case "matches":
             return tree.Matches(field, draw(st.sampled_from(PATTERNS)))
         case "bits":
@@ -697,7 +698,10 @@ def test_names_can_be_written() -> None:
         assert name not in tokens.KEYWORDS
         assert not {column for column in info.columns if column not in SCHEMA.names}
         for spelled, constant in info.constants.items():
-            assert [token.kind for token in tokens.tokenize(spelled)] == [tokens.Kind.WORD, tokens.Kind.END], spelled
+            assert [token.kind for token in tokens.tokenize(spelled)] == [
+                tokens.TokenKind.WORD,
+                tokens.TokenKind.END,
+            ], spelled
             assert info.constants[constant.name.lower()] == constant  # what is printed is what was meant
 
 

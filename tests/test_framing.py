@@ -14,7 +14,7 @@ from support import Message, counted, marker, mutation, noop, request, response,
 from dissector.tcp.framing import PREFIX_BYTES, Framer, RawFrame, State
 from dissector.tcp.header_check import HEADER_SIZE
 from dissector.tcp.limits import Limits
-from dissector.tcp.reassembly import Gap, Piece
+from dissector.tcp.reassembly import Chunk, Gap
 
 LIMITS = Limits()
 Event = bytes | int  # bytes in order, or the length of a gap
@@ -59,7 +59,7 @@ class Run:
                 self.position += event
             else:
                 self.packet += 1
-                piece = Piece(self.position, event, self.packet, self.packet * 10, self.packet * 100)
+                piece = Chunk(self.position, event, self.packet, self.packet * 10, self.packet * 100)
                 self.framer.data(piece, self.frames)
                 self.position += len(event)
         return self
@@ -108,17 +108,17 @@ def test_packets_of_a_frame_that_came_out_of_order() -> None:
     framer, frames = Framer(LIMITS, State.TRIAL), list[RawFrame]()
     data = MESSAGES[3].data
     for start, end, packet in ((0, 30, 5), (30, 40, 2), (40, 60, 8), (60, len(data), 6)):
-        framer.data(Piece(start, data[start:end], packet, packet * 10, packet * 100), frames)
+        framer.data(Chunk(start, data[start:end], packet, packet * 10, packet * 100), frames)
     assert [(each.packet_first, each.packet_last, each.time_ns, each.acked) for each in frames] == [(2, 8, 80, 500)]
 
 
 def test_packets_of_a_frame_with_a_gap_that_came_out_of_order() -> None:
     framer, frames = Framer(LIMITS, State.TRIAL), list[RawFrame]()
     data = MESSAGES[3].data
-    framer.data(Piece(0, data[:30], 5, 50, 500), frames)
+    framer.data(Chunk(0, data[:30], 5, 50, 500), frames)
     framer.gap(Gap(30, 10), frames)
-    framer.data(Piece(40, data[40:60], 2, 20, 200), frames)
-    framer.data(Piece(60, data[60:], 8, 80, 800), frames)
+    framer.data(Chunk(40, data[40:60], 2, 20, 200), frames)
+    framer.data(Chunk(60, data[60:], 8, 80, 800), frames)
     assert [(each.packet_first, each.packet_last, each.time_ns, each.acked) for each in frames] == [(2, 8, 80, 500)]
 
 

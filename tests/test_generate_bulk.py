@@ -14,7 +14,7 @@ from dissector.codec.encoder import encode
 from dissector.errors import UsageError
 from dissector.generate.bulk import Bulk, mutation_heads
 from dissector.generate.capture_files import Medium
-from dissector.generate.impairments import Troubles
+from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import Size
 from dissector.generate.to_capture import BulkRun
 from dissector.spec import registry
@@ -25,7 +25,7 @@ SIZE = Size(FRAMES, CONNECTIONS, VBUCKETS)
 
 
 def made(
-    size: Size = SIZE, seed: int = 1, troubles: Troubles | None = None, medium: Medium | None = None
+    size: Size = SIZE, seed: int = 1, troubles: Impairments | None = None, medium: Medium | None = None
 ) -> tuple[list[bytes], BulkRun]:
     files: list[BytesIO] = []
 
@@ -33,7 +33,7 @@ def made(
         files.append(BytesIO())
         return files[-1]
 
-    run = BulkRun(seed, size, medium or Medium("pcap"), troubles or Troubles(), opener)
+    run = BulkRun(seed, size, medium or Medium("pcap"), troubles or Impairments(), opener)
     for _ in run:
         pass
     return [file.getvalue() for file in files], run
@@ -130,7 +130,7 @@ def test_flow_control_adds_up(rows: list[Row]) -> None:
 
 @pytest.mark.parametrize("reader_class", READERS)
 def test_troubles_change_nothing(rows: list[Row], reader_class: ReaderClass) -> None:
-    troubles = Troubles(reorder=0.02, overlap=0.02, retransmit=0.02, duplicate=0.02)
+    troubles = Impairments(reorder=0.02, overlap=0.02, retransmit=0.02, duplicate=0.02)
     files, run = made(troubles=troubles, medium=Medium(rotate=1500))
     assert len(files) > 2
     found, report = read_run(files, reader_class)

@@ -15,12 +15,12 @@ from dissector.errors import UsageError
 from dissector.generate.conversation import CLIENT, SERVER, Conversation, Emission
 from dissector.generate.faults import FAULTS, edits, fault
 from dissector.generate.frame import Frame
-from dissector.generate.scenario import Broken, Fault, NoPlaceError, Place, Script, settled
+from dissector.generate.scenario import Broken, Fault, FaultPlace, NoPlaceError, Script, settled
 from dissector.generate.scenarios import scenario
 from dissector.spec.model import Dialect
 from dissector.tcp.framing import Framer, RawFrame, State
 from dissector.tcp.limits import Limits
-from dissector.tcp.reassembly import Piece
+from dissector.tcp.reassembly import Chunk
 
 MINE = [each for each in FAULTS if each.rule[:3] in ("FRM", "OPQ")]
 SEEDS = range(3)
@@ -35,7 +35,7 @@ def made(one: Fault, seed: int) -> list[Conversation]:
 
 def broken(one: Fault, seed: int, frame: int = 1) -> tuple[list[Conversation], Broken]:
     talks = made(one, seed)
-    result = one.apply(Script(talks, random.Random(seed), Place(frame)))  # noqa: S311 - no secret
+    result = one.apply(Script(talks, random.Random(seed), FaultPlace(frame)))  # noqa: S311 - no secret
     settled(talks)
     return talks, result
 
@@ -196,7 +196,7 @@ def test_the_next_header_is_found(one: Fault) -> None:
         stream = b"".join(each.frame.encode() for each in sent)
         out: list[RawFrame] = []
         framer = Framer(Limits(), State.TRIAL)
-        framer.data(Piece(0, stream, 0, 0, None), out)
+        framer.data(Chunk(0, stream, 0, 0, None), out)
         framer.finish(out)
         guilty = result.emissions[0]
         expected = [each.frame.encode() for each in sent]

@@ -20,8 +20,8 @@ from dissector.generate import to_capture
 from dissector.generate.capture_files import Medium, form_of, rotated_name
 from dissector.generate.conversation import CLIENT, SERVER, Conversation, settle
 from dissector.generate.frame import Frame
-from dissector.generate.impairments import Troublemaker, Troubles, parse_mss
-from dissector.generate.segments import ACK, FIN, LARGEST_MSS, SYN, Segment, deliver
+from dissector.generate.impairments import Impairer, Impairments, parse_mss
+from dissector.generate.segments import ACK, FIN, LARGEST_MSS, SYN, MadeSegment, deliver
 from dissector.generate.session import Session
 from dissector.generate.to_capture import Written
 from dissector.spec.model import Dialect
@@ -53,7 +53,7 @@ def conversations(items: int = 40) -> list[Conversation]:
 
 
 def made(
-    talks: Sequence[Conversation], *, seed: int = 1, medium: Medium | None = None, troubles: Troubles | None = None
+    talks: Sequence[Conversation], *, seed: int = 1, medium: Medium | None = None, troubles: Impairments | None = None
 ) -> tuple[list[bytes], Written]:
     """Write a capture; return its files and what was written."""
     files: list[BytesIO] = []
@@ -100,15 +100,15 @@ MEDIA = [
     Medium(rotate=7),
 ]
 LOSSLESS = [
-    Troubles(),
-    Troubles(mss=(1, 1)),
-    Troubles(mss=(3, 50)),
-    Troubles(mss=(LARGEST_MSS, LARGEST_MSS)),
-    Troubles(mss=(100, 100), reorder=0.3),
-    Troubles(mss=(100, 100), overlap=0.5),
-    Troubles(mss=(100, 100), retransmit=0.5),
-    Troubles(duplicate=1.0),
-    Troubles(mss=(20, 400), reorder=0.5, overlap=0.5, retransmit=0.5, duplicate=0.5),
+    Impairments(),
+    Impairments(mss=(1, 1)),
+    Impairments(mss=(3, 50)),
+    Impairments(mss=(LARGEST_MSS, LARGEST_MSS)),
+    Impairments(mss=(100, 100), reorder=0.3),
+    Impairments(mss=(100, 100), overlap=0.5),
+    Impairments(mss=(100, 100), retransmit=0.5),
+    Impairments(duplicate=1.0),
+    Impairments(mss=(20, 400), reorder=0.5, overlap=0.5, retransmit=0.5, duplicate=0.5),
 ]
 
 
@@ -128,7 +128,7 @@ def test_every_medium_carries_what_was_sent(medium: Medium, reader_class: Reader
 
 @pytest.mark.parametrize("reader_class", READERS)
 @pytest.mark.parametrize("troubles", LOSSLESS, ids=lambda troubles: str(troubles.facts()))
-def test_what_loses_nothing_changes_nothing(troubles: Troubles, reader_class: ReaderClass) -> None:
+def test_what_loses_nothing_changes_nothing(troubles: Impairments, reader_class: ReaderClass) -> None:
     """Offsets and what the senders had heard are those of the conversation."""
     files, written = made(conversations(40 if troubles.mss[1] > 1 else 8), troubles=troubles)
     rows, report = read_run(files, reader_class)
@@ -139,9 +139,9 @@ def test_what_loses_nothing_changes_nothing(troubles: Troubles, reader_class: Re
 
 def test_troubles_do_happen() -> None:
     """Otherwise the tests above would prove nothing."""
-    plain = made(conversations(), troubles=Troubles(mss=(100, 100)))[1].packets
+    plain = made(conversations(), troubles=Impairments(mss=(100, 100)))[1].packets
     rough = {
-        name: made(conversations(), troubles=Troubles(mss=(100, 100), **{name: 0.3}))[1].packets
+        name: made(conversations(), troubles=Impairments(mss=(100, 100), **{name: 0.3}))[1].packets
         for name in ("reorder", "overlap", "retransmit", "duplicate", "loss")
     }
     assert all(packets != plain for packets in rough.values())
@@ -166,7 +166,7 @@ def test_any_troubles(
     seed: int, low: int, more: int, chances: tuple[float, float, float, float], medium: Medium
 ) -> None:
     reorder, overlap, retransmit, duplicate = chances
-    troubles = Troubles((low, low + more), reorder, overlap, retransmit, duplicate)
+    troubles = Impairments((low, low + more), reorder, overlap, retransmit, duplicate)
     files, written = made([conversation(0, 12), conversation(1, 7)], seed=seed, medium=medium, troubles=troubles)
     rows, report = read_run(files, READERS[1])
     assert found(rows) == sent(written)
@@ -177,7 +177,7 @@ def test_any_troubles(
 
 @given(seed=st.integers(0, 10_000), loss=st.sampled_from([0.02, 0.2, 0.7]), mss=st.integers(20, 900))
 def test_what_is_lost_is_missing_and_nothing_else(seed: int, loss: float, mss: int) -> None:
-    files, written = made([conversation()], seed=seed, troubles=Troubles((mss, mss), loss=loss))
+    files, written = made([conversation()], seed=seed, troubles=Impairments((mss, mss), loss=loss))
     rows, _ = read_run(files, READERS[1])
     there: dict[int, set[int]] = {CLIENT: set(), SERVER: set()}
     for packet in written.packets:
@@ -196,14 +196,14 @@ def test_what_is_lost_is_missing_and_nothing_else(seed: int, loss: float, mss: i
 
 def test_exact_packets_are_lost() -> None:
     whole = made([conversation()])[1].packets
-    lossy = made([conversation()], troubles=Troubles(lose=(9, 2, 9)))[1].packets
+    lossy = made([conversation()], troubles=Impairments(lose=(9, 2, 9)))[1].packets
     assert lossy == [packet for number, packet in enumerate(whole, 1) if number not in (2, 9)]
 
 
 @pytest.mark.parametrize("side", [CLIENT, SERVER])
 @pytest.mark.parametrize("reader_class", READERS)
 def test_one_side_only(side: int, reader_class: ReaderClass) -> None:
-    files, written = made(conversations(), troubles=Troubles(only=side))
+    files, written = made(conversations(), troubles=Impairments(only=side))
     assert {packet.flow & 1 for packet in written.packets} == {side}
     rows, _ = read_run(files, reader_class)
     # Nobody shows what an acknowledgement counts from.
@@ -214,7 +214,7 @@ def test_one_side_only(side: int, reader_class: ReaderClass) -> None:
 @pytest.mark.parametrize("skipped", [1, 6, 11, 30])
 @pytest.mark.parametrize("reader_class", READERS)
 def test_a_late_start_at_a_message(skipped: int, reader_class: ReaderClass) -> None:
-    files, written = made([conversation()], troubles=Troubles(skip_messages=skipped, mss=(200, 200)))
+    files, written = made([conversation()], troubles=Impairments(skip_messages=skipped, mss=(200, 200)))
     rows, report = read_run(files, reader_class)
     first = [min(each.offset for each in written.sent[0][skipped:] if each.emission.side == side) for side in (0, 1)]
     wanted = sorted((each.emission.side, each.offset - first[each.emission.side]) for each in written.sent[0][skipped:])
@@ -224,11 +224,11 @@ def test_a_late_start_at_a_message(skipped: int, reader_class: ReaderClass) -> N
 
 def test_a_late_start_at_a_packet() -> None:
     whole = made(conversations())[1].packets
-    assert made(conversations(), troubles=Troubles(skip_packets=17))[1].packets == whole[17:]
+    assert made(conversations(), troubles=Impairments(skip_packets=17))[1].packets == whole[17:]
 
 
 def test_a_snap_length_cuts_packets_and_says_so() -> None:
-    files, written = made([conversation()], medium=Medium("pcap", snaplen=100), troubles=Troubles(mss=(60, 60)))
+    files, written = made([conversation()], medium=Medium("pcap", snaplen=100), troubles=Impairments(mss=(60, 60)))
     packets = list(dpkt.pcap.Reader(BytesIO(files[0])))
     assert max(len(data) for _, data in packets) == 100
     assert struct.unpack_from("<I", files[0], 16)[0] == 100
@@ -296,7 +296,7 @@ def test_open_ends_and_orderly_ones() -> None:
 
 
 def test_a_repeated_segment_never_comes_behind_the_end() -> None:
-    maker = Troublemaker(Troubles(duplicate=1.0, retransmit=1.0), 1)
+    maker = Impairer(Impairments(duplicate=1.0, retransmit=1.0), 1)
     segments = maker.disturb(deliver(conversation(), 0, lambda: 1448).segments)
     first_fin = next(at for at, segment in enumerate(segments) if segment.flags & FIN)
     assert not any(segment.data for segment in segments[first_fin:])
@@ -304,8 +304,8 @@ def test_a_repeated_segment_never_comes_behind_the_end() -> None:
 
 def test_the_largest_segments_can_be_sent_again() -> None:
     full = b"x" * LARGEST_MSS
-    segments = [Segment(0, at * LARGEST_MSS, 0, ACK, full, at) for at in range(20)]
-    maker = Troublemaker(Troubles(retransmit=1.0, overlap=1.0, mss=(LARGEST_MSS, LARGEST_MSS)), 3)
+    segments = [MadeSegment(0, at * LARGEST_MSS, 0, ACK, full, at) for at in range(20)]
+    maker = Impairer(Impairments(retransmit=1.0, overlap=1.0, mss=(LARGEST_MSS, LARGEST_MSS)), 3)
     assert max(len(segment.data) for segment in maker.disturb(segments)) == LARGEST_MSS
 
 
@@ -321,7 +321,7 @@ def ones_complement(data: bytes) -> int:
 
 @pytest.mark.parametrize("version", [4, 6])
 def test_checksums(version: int) -> None:
-    files, _ = made(conversations(), medium=Medium("pcap", ip=version), troubles=Troubles(mss=(1, 700)))
+    files, _ = made(conversations(), medium=Medium("pcap", ip=version), troubles=Impairments(mss=(1, 700)))
     checked = 0
     for _, data in dpkt.pcap.Reader(BytesIO(files[0])):
         ip = data[14:]
@@ -380,10 +380,10 @@ def test_the_rate_stretches_time() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        lambda: Troubles(mss=(0, 5)),
-        lambda: Troubles(mss=(9, 5)),
-        lambda: Troubles(mss=(1, LARGEST_MSS + 1)),
-        lambda: Troubles(loss=1.5),
+        lambda: Impairments(mss=(0, 5)),
+        lambda: Impairments(mss=(9, 5)),
+        lambda: Impairments(mss=(1, LARGEST_MSS + 1)),
+        lambda: Impairments(loss=1.5),
         lambda: Medium("pcap", interfaces=2),
         lambda: Medium(interfaces=3),
         lambda: Medium("erf"),
@@ -400,7 +400,7 @@ def test_what_cannot_be(bad: object) -> None:
 @pytest.mark.parametrize("medium", MEDIA[:8], ids=str)
 def test_tshark_finds_nothing_wrong(medium: Medium, tmp_path: Path) -> None:
     """Every message, right checksums, nothing malformed."""
-    files, written = made(conversations(), medium=medium, troubles=Troubles(mss=(80, 900), retransmit=0.1))
+    files, written = made(conversations(), medium=medium, troubles=Impairments(mss=(80, 900), retransmit=0.1))
     path = tmp_path / f"capture.{medium.form}"
     path.write_bytes(files[0])
     command = ["tshark", "-r", str(path), "-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]

@@ -35,10 +35,10 @@ from dissector.link.flow_key import flow_key
 from dissector.link.fragments import Fragment, FragmentBuffer
 from dissector.spec.model import Dialect
 from dissector.tcp import header_check
-from dissector.tcp.connections import Connection, Connections, Segment
+from dissector.tcp.connections import Connection, Connections, TcpSegment
 from dissector.tcp.framing import Framer, RawFrame, State
 from dissector.tcp.limits import Limits
-from dissector.tcp.reassembly import Piece
+from dissector.tcp.reassembly import Chunk
 
 FULL = os.environ.get("UPRSCOPE_SWEEP") == "full"
 #: Cases per level, in portions that pytest-xdist can share out.
@@ -343,7 +343,7 @@ def _searched(data: bytes, step: int = 1_000) -> Framer:
     framer = Framer(Limits(), State.SEARCH, forced=True)
     out: list[RawFrame] = []
     for number, at in enumerate(range(0, len(data), step)):
-        framer.data(Piece(at, data[at : at + step], number, number, None), out)
+        framer.data(Chunk(at, data[at : at + step], number, number, None), out)
     framer.finish(out)
     return framer
 
@@ -398,7 +398,7 @@ def test_small_packets_are_not_remembered_for_ever(state: State) -> None:
     out: list[RawFrame] = []
     data = bytes(30_000) if state is State.SEARCH else _header(40_000) + bytes(30_000)
     for at in range(len(data)):
-        framer.data(Piece(at, data[at : at + 1], at, at, at), out)
+        framer.data(Chunk(at, data[at : at + 1], at, at, at), out)
     assert len(framer.marks) <= 24
     assert out == []
 
@@ -412,7 +412,7 @@ def test_what_was_forgotten_is_not_missed() -> None:
         framer = Framer(Limits(), State.WALK)
         out: list[RawFrame] = []
         for at in range(len(frame)):
-            framer.data(Piece(at, frame[at : at + 1], arrival[at], arrival[at] * 7, at + 3), out)
+            framer.data(Chunk(at, frame[at : at + 1], arrival[at], arrival[at] * 7, at + 3), out)
         (found,) = out
         assert (found.packet_first, found.packet_last) == (min(arrival), max(arrival))
         assert (found.time_ns, found.acked) == (max(arrival) * 7, 3)
@@ -424,7 +424,7 @@ def test_nothing_is_forgotten_before_a_header_is_whole() -> None:
     out: list[RawFrame] = []
     data = b"\x55" * 17 + ITEM * 4
     for at in range(len(data)):
-        framer.data(Piece(at, data[at : at + 1], 1_000 + at, at, at), out)
+        framer.data(Chunk(at, data[at : at + 1], 1_000 + at, at, at), out)
     assert [frame.packet_first for frame in out] == [1_000 + 17 + number * len(ITEM) for number in range(4)]
     assert out[0].acked == 17
 
@@ -441,7 +441,7 @@ def test_packets_of_an_undecided_search_count_against_the_limit() -> None:
     data = _header(20_000_000) + bytes(30_000)
     largest = 0
     for at in range(len(data)):
-        connections.feed(Segment(key, at, 0, 16, data[at : at + 1], 1, at, at))
+        connections.feed(TcpSegment(key, at, 0, 16, data[at : at + 1], 1, at, at))
         (connection, _) = connections.live[key]
         largest = max(largest, len(connection.framers[0].marks))
     given_up.update(connections.given_up)
@@ -454,10 +454,10 @@ def test_the_first_header_of_others_survives_relief() -> None:
     rows: list[RawFrame] = []
     connections = Connections(lambda _connection, _side, frame: rows.append(frame), Limits(partial_total=10))
     greedy, idle = (flow_key(bytes(4), b"\1\0\0\0", port, 11_210) for port in (1, 2))
-    connections.feed(Segment(idle, 99, 0, hostile.SYN, b"", 0, 1, 1))
-    connections.feed(Segment(greedy, 99, 0, hostile.SYN, b"", 0, 2, 2))
-    connections.feed(Segment(greedy, 100, 0, 16, ITEM, len(ITEM), 3, 3))
-    connections.feed(Segment(greedy, 100 + len(ITEM), 0, 16, ITEM[:20], 20, 4, 4))  # too short to be let go
+    connections.feed(TcpSegment(idle, 99, 0, hostile.SYN, b"", 0, 1, 1))
+    connections.feed(TcpSegment(greedy, 99, 0, hostile.SYN, b"", 0, 2, 2))
+    connections.feed(TcpSegment(greedy, 100, 0, 16, ITEM, len(ITEM), 3, 3))
+    connections.feed(TcpSegment(greedy, 100 + len(ITEM), 0, 16, ITEM[:20], 20, 4, 4))  # too short to be let go
     assert connections.live[idle][0].framers[0].state is State.TRIAL
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from lua_support import ROOT, can_be_merged, merge, tshark
 
-from analysis.annotate.comment import Annotation
+from analysis.annotate.comment import PacketComment
 from analysis.check.inspection import check
 from analysis.codegen.lua_rules import CHECKED
 from dissector.capture import open_capture
@@ -135,7 +135,7 @@ def with_comments(capture: Path, target: Path, comments: dict[int, list[str]]) -
 
 
 #: What a comment of ours on packet 20 of basic.pcapng would be.
-GENUINE = Annotation(
+GENUINE = PacketComment(
     "SEQ-10",
     "error",
     "guilty",
@@ -148,7 +148,7 @@ GENUINE = Annotation(
 
 def changed(**parts: object) -> str:
     known = {name: getattr(GENUINE, name) for name in GENUINE.__slots__}
-    return str(Annotation(**(known | parts)))  # type: ignore[arg-type]
+    return str(PacketComment(**(known | parts)))  # type: ignore[arg-type]
 
 
 FORGED = {

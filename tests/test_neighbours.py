@@ -14,7 +14,7 @@ from support import CLIENT, SERVER, Conversation, pcap, read_rows, request, resp
 from dissector.codec.decoder import decode
 from dissector.explain.lookup import lookup
 from dissector.frames.reader import FrameReader
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.spec import registry
 from dissector.spec.model import Body, Dialect
 from dissector.tcp.header_check import is_legal
@@ -161,7 +161,7 @@ def test_only_values_that_may_hold_secrets_are_withheld(opcode: int, status: int
 
 def test_rows_keep_no_secret(capture: Path) -> None:
     for redact in (True, False):
-        rows = read_rows(capture, FrameReader, Options(values=True, redact=redact))
+        rows = read_rows(capture, FrameReader, ReadOptions(values=True, redact=redact))
         shown = {row["opcode"] for row in rows if "hunter2" in str(row)}
         assert shown == (set(NEIGHBOURS) - SECRET if redact else set(NEIGHBOURS))
 

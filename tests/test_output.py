@@ -27,7 +27,7 @@ from dissector.errors import UsageError
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import ALWAYS, SCHEMA
 from dissector.frames.writers import destination, open_writer
-from dissector.options import Options
+from dissector.options import ReadOptions
 from uprscope import cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +41,7 @@ BINARY = {"key", "value"}
 
 @cache
 def frames() -> pa.Table:
-    return pa.Table.from_batches(FrameReader(expand([CAPTURE]), Options(values=True)), SCHEMA)
+    return pa.Table.from_batches(FrameReader(expand([CAPTURE]), ReadOptions(values=True)), SCHEMA)
 
 
 @cache

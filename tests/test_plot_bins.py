@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.plots import time_bins as binned
-from analysis.plots.time_bins import FIRST, LAST, LEAST, MOST, NONE, SUM, Bins, carried
+from analysis.plots.time_bins import FIRST, LAST, LEAST, MOST, NONE, SUM, TimeBins, carried
 
 ARRAYS = {"sum": SUM, "least": LEAST, "most": MOST, "first": FIRST, "last": LAST}
 Entry = tuple[int, int, int]  #: lane, time, number
@@ -23,8 +23,8 @@ entries = st.lists(
 )
 
 
-def filled(rows: list[Entry], cuts: set[int]) -> Bins:
-    bins = Bins(**ARRAYS)
+def filled(rows: list[Entry], cuts: set[int]) -> TimeBins:
+    bins = TimeBins(**ARRAYS)
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for begin, end in itertools.pairwise(edges):
         part = rows[begin:end]
@@ -67,7 +67,7 @@ def test_cuts_do_not_matter(rows: list[Entry], cuts: set[int]) -> None:
 
 def test_many_lanes_make_bins_coarser() -> None:
     keys = np.arange(5000, dtype=np.int64)
-    bins = Bins(items=SUM)
+    bins = TimeBins(items=SUM)
     for step in range(4):
         lanes, places, kept = bins.place(keys, keys * 1_000_000 + step * 10**9)
         bins.put("items", lanes, places, 1)
@@ -78,7 +78,7 @@ def test_many_lanes_make_bins_coarser() -> None:
 
 
 def test_what_has_no_room_is_counted() -> None:
-    bins = Bins(items=SUM)
+    bins = TimeBins(items=SUM)
     keys = np.arange(binned.MAX_LANES + 100, dtype=np.int64)
     lanes, places, kept = bins.place(keys, np.zeros(len(keys), np.int64))
     bins.put("items", lanes, places, 1)
@@ -87,7 +87,7 @@ def test_what_has_no_room_is_counted() -> None:
 
 @pytest.mark.parametrize("empty", [np.zeros(0, np.int64)])
 def test_nothing_is_nothing(empty: np.ndarray) -> None:
-    bins = Bins(items=SUM)
+    bins = TimeBins(items=SUM)
     lanes, places, _ = bins.place(empty, empty)
     bins.put("items", lanes, places, 1)
     assert (bins.count, bins["items"].shape) == (0, (0, 0))

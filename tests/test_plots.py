@@ -29,25 +29,25 @@ from support import (
 from analysis import plots
 from analysis.check.checker import Checker
 from analysis.plots import excerpt, theme
-from analysis.plots.figure import Sheet, duration
-from analysis.plots.figure_set import Album
-from analysis.plots.frame_source import Source
+from analysis.plots.figure import FigureContext, duration
+from analysis.plots.figure_set import FigureSet
+from analysis.plots.frame_source import FrameSource
 from analysis.plots.ladder import Ladder, label_of
 from analysis.plots.latency import quantile
 from dissector.capture import expand
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 pytest.importorskip("matplotlib")
 HANDSHAKE = 3  #: packets before the first message
 
 
-def source(*paths: Path, chunk: int | None = None) -> Source:
-    options = Options() if chunk is None else Options(chunk_bytes=chunk)
-    return Source(expand([str(path) for path in paths]), (), options)
+def source(*paths: Path, chunk: int | None = None) -> FrameSource:
+    options = ReadOptions() if chunk is None else ReadOptions(chunk_bytes=chunk)
+    return FrameSource(expand([str(path) for path in paths]), (), options)
 
 
-def album(kind: str, *paths: Path, checked: bool = False, chunk: int | None = None) -> Album:
-    made = Album([plots.kind_of(kind)], Checker() if checked else None)
+def album(kind: str, *paths: Path, checked: bool = False, chunk: int | None = None) -> FigureSet:
+    made = FigureSet([plots.kind_of(kind)], Checker() if checked else None)
     made.read(source(*paths, chunk=chunk))
     return made
 
@@ -57,7 +57,7 @@ def figure(kind: str, *paths: Path, **options: Any) -> Any:
     plot = made.plots[kind]
     assert plot.nothing() is None
     with theme.drawing(theme.LIGHT):
-        return plot.draw(Sheet(theme.LIGHT, made.people, "capture", made.findings))
+        return plot.draw(FigureContext(theme.LIGHT, made.people, "capture", made.findings))
 
 
 def texts(drawing: Any) -> str:
@@ -139,7 +139,7 @@ def test_flow_is_a_running_sum(tmp_path: Path) -> None:
     # Full behind the second message, and again behind the third, until the next ack each time.
     assert sorted(books.stalls) == [(first + k * STEP_NS, first + (k + 1) * STEP_NS) for k in (1, 3)]
     with theme.drawing(theme.LIGHT):
-        drawing = flow.draw(Sheet(theme.LIGHT, made.people))
+        drawing = flow.draw(FigureContext(theme.LIGHT, made.people))
     (axes,) = drawing.axes
     assert max(axes.lines[0].get_ydata()) == 2 * size
     assert np.nanmax(axes.lines[1].get_ydata()) == window
@@ -157,7 +157,7 @@ def test_cuts_do_not_matter(kind: str) -> None:
             return
         with theme.drawing(theme.LIGHT):
             stream = io.BytesIO()
-            theme.save(made.plots[kind].draw(Sheet(theme.LIGHT, made.people)), stream, "svg")
+            theme.save(made.plots[kind].draw(FigureContext(theme.LIGHT, made.people)), stream, "svg")
         pictures.append(stream.getvalue())
     assert pictures[0] == pictures[1]
 
@@ -201,7 +201,7 @@ def test_latency_of_answers_and_acks(tmp_path: Path) -> None:
         assert quantile(counts, 0.5) == pytest.approx(STEP_NS, rel=0.11)  # a bin is a tenth wide
     assert {number: int(counts.sum()) for number, counts in latencies.acks.items()} == {0: 1}
     with theme.drawing(theme.LIGHT):
-        drawing = latencies.draw(Sheet(theme.LIGHT, made.people))
+        drawing = latencies.draw(FigureContext(theme.LIGHT, made.people))
     assert len(drawing.axes) == 2
     assert [axes.get_xscale() for axes in drawing.axes] == ["log", "log"]
     assert "3 answers, 1 ack" in texts(drawing)
@@ -250,7 +250,7 @@ def test_some_of_the_frames(tmp_path: Path) -> None:
         ((None, None, 0, (6 + 4 - 1) * STEP_NS), 4),  # set-up and four items: time is since the first frame
         ((None, None, (6 + 4) * STEP_NS, None), 12),
     ):
-        made = Album([plots.kind_of("heatmap")])
+        made = FigureSet([plots.kind_of("heatmap")])
         made.choose(*choice)
         made.read(source(capture))
         shown: Any = made.plots["heatmap"]
@@ -259,24 +259,24 @@ def test_some_of_the_frames(tmp_path: Path) -> None:
 
 def test_a_crowded_moment_is_pointed_out(tmp_path: Path) -> None:
     made = album("seqno", drawn.plain(tmp_path / "a.pcap"))
-    sheet = Sheet(theme.LIGHT, made.people, start_ns=BASE_NS)
+    sheet = FigureContext(theme.LIGHT, made.people, start_ns=BASE_NS)
     weights, starts = np.ones(64, np.int64), BASE_NS + np.arange(64) * 10**9
     assert sheet.crowd(weights, starts, 10**9) == []
     weights[40:42] = 1000
     assert sheet.crowd(weights, starts, 10**9) == ["most of it at 38-42 s (--time)"]
-    assert Sheet(theme.LIGHT, made.people).crowd(weights, starts, 10**9) == []
+    assert FigureContext(theme.LIGHT, made.people).crowd(weights, starts, 10**9) == []
 
 
 def test_latency_of_one_connection() -> None:
     capture = Path(__file__).parent.parent / "captures" / "02_flow_control.pcap"
     whole: Any = album("latency", capture).plots["latency"]
-    made = Album([plots.kind_of("latency")])
+    made = FigureSet([plots.kind_of("latency")])
     made.choose("2", None)
     made.read(source(capture))
     one: Any = made.plots["latency"]
     assert [int(counts.sum()) for counts in one.acks.values()] == [int(whole.acks[1].sum())]
     with theme.drawing(theme.LIGHT):
-        drawing = one.draw(Sheet(theme.LIGHT, made.people))
+        drawing = one.draw(FigureContext(theme.LIGHT, made.people))
     assert [text.partition(" (")[0] for text in legend(drawing) if "connection" in text] == ["connection 2 fc-auto"]
 
 
@@ -299,7 +299,7 @@ def test_a_ladder_of_frames(tmp_path: Path) -> None:
     assert [row["frame"] for row in rows] == [3, 4, 5, 6]
     ladder = Ladder(transcript, rows)
     with theme.drawing(theme.DARK):
-        drawing = ladder.draw(Sheet(theme.DARK, made.people))
+        drawing = ladder.draw(FigureContext(theme.DARK, made.people))
     assert arrows(drawing) == 4
     written_there = [text.get_text() for text in drawing.axes[0].texts]
     assert "stream_request  vb 7  opaque 00000040  snapshot 0..0  from 0 to no end" in written_there
@@ -320,7 +320,7 @@ def test_a_ladder_around_a_finding(tmp_path: Path) -> None:
     }
     ladder = Ladder(transcript, rows, finding)
     with theme.drawing(theme.LIGHT):
-        drawing = ladder.draw(Sheet(theme.LIGHT, made.people))
+        drawing = ladder.draw(FigureContext(theme.LIGHT, made.people))
     marked = [text.get_text() for text in drawing.axes[0].texts if "[guilty]" in text.get_text()]
     assert [text.split("  ")[3] for text in marked] == ["seqno 20"]
     assert finding.id in texts(drawing)
@@ -334,7 +334,7 @@ def test_the_same_bytes_every_time(tmp_path: Path, form: str) -> None:
     for _ in range(2):
         with theme.drawing(theme.DARK):
             stream = io.BytesIO()
-            theme.save(made.plots["seqno"].draw(Sheet(theme.DARK, made.people)), stream, form)
+            theme.save(made.plots["seqno"].draw(FigureContext(theme.DARK, made.people)), stream, form)
         pictures.append(stream.getvalue())
     assert pictures[0] == pictures[1]
     assert b"Matplotlib" not in pictures[0]
@@ -349,7 +349,7 @@ def test_hostile_names_are_text(tmp_path: Path, kind: str) -> None:
             continue
         made = album(kind, capture)
         with theme.drawing(theme.LIGHT):
-            drawing = made.plots[kind].draw(Sheet(theme.LIGHT, made.people, str(name)))
+            drawing = made.plots[kind].draw(FigureContext(theme.LIGHT, made.people, str(name)))
             theme.save(drawing, io.BytesIO(), "png")
         assert all(text.isascii() for text in legend(drawing) if "half in" not in text)
 
@@ -361,7 +361,7 @@ def test_hostile_keys_on_a_ladder(tmp_path: Path) -> None:
     rows = [transcript.rows[number] for number in sorted(transcript.rows)]
     assert all(label_of(row).isascii() for row in rows)
     with theme.drawing(theme.LIGHT):
-        theme.save(Ladder(transcript, rows).draw(Sheet(theme.LIGHT, made.people)), io.BytesIO(), "png")
+        theme.save(Ladder(transcript, rows).draw(FigureContext(theme.LIGHT, made.people)), io.BytesIO(), "png")
 
 
 def test_dark_is_light_in_other_colours() -> None:

@@ -27,9 +27,9 @@ from parts_support import (
 from support import SERVER, Conversation, Ends, mutation
 
 from analysis.spark.plan import make_plan
-from analysis.spark.read_options import Mode, Reading, ports_of
+from analysis.spark.read_options import Mode, SourceOptions, ports_of
 from dissector.capture import CaptureReader, split
-from dissector.capture.split import WHOLE, Part, PartStream, Walked
+from dissector.capture.split import WHOLE, FilePart, FilePartStream, Walked
 from dissector.errors import InputError, UsageError
 from dissector.spec.model import Dialect
 
@@ -38,7 +38,7 @@ from dissector.spec.model import Dialect
 def test_rows_do_not_depend_on_cuts(files: list[bytes], split: int, shares: int, batch_rows: int, values: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = write(files, Path(folder))
-        reading = Reading(values=values, split_bytes=split)
+        reading = SourceOptions(values=values, split_bytes=split)
         expected = decoded_at_once(paths, reading)
         found, _ = decoded_in_parts(paths, reading, shares=shares, batch_rows=batch_rows)
     assert found.to_pylist() == expected.to_pylist()
@@ -54,7 +54,7 @@ def talk(count: int = 60, value: bytes = b"v" * 300, ends: Ends | None = None) -
 @pytest.mark.parametrize("name", sorted(WRITERS))
 def test_every_container_is_cut_or_left_whole(name: str, tmp_path: Path) -> None:
     paths = write([WRITERS[name](packed(talk().packets))], tmp_path)
-    reading = Reading(split_bytes=2000)
+    reading = SourceOptions(split_bytes=2000)
     found, plan = decoded_in_parts(paths, reading, shares=2)
     assert found.equals(decoded_at_once(paths, reading))
     # Later interfaces and sections, and packets without a time, need what came before them.
@@ -72,7 +72,7 @@ def test_a_part_is_surveyed_again_where_a_payload_looked_like_records(tmp_path: 
         guesses += 1
         wrong += walk.first != min((each for each in starts if each >= start), default=None)
     assert wrong > guesses // 4, "the payloads must be taken for records, or nothing is tried here"
-    reading = Reading(split_bytes=700)
+    reading = SourceOptions(split_bytes=700)
     found, plan = decoded_in_parts(paths, reading)
     assert found.equals(decoded_at_once(paths, reading))
     assert {piece.part.begin for piece in plan.pieces} <= {0, *starts}
@@ -91,12 +91,12 @@ def record_starts(data: bytes) -> list[int]:
 def test_parts_give_the_packets_of_the_whole(writer: object, tmp_path: Path) -> None:
     assert callable(writer)
     paths = write([writer(packed(talk().packets))], tmp_path)
-    plan = make_plan(paths, Reading(split_bytes=3000))
+    plan = make_plan(paths, SourceOptions(split_bytes=3000))
     assert len(plan.pieces) > 5
     packets, numbers = [], []
     for piece in plan.pieces:
         with piece.address.open() as file:
-            for block in CaptureReader(PartStream(file, piece.part), name="part"):
+            for block in CaptureReader(FilePartStream(file, piece.part), name="part"):
                 packets += [block.packet(index) for index in range(len(block))]
                 numbers += [piece.part.packets_before + block.first_number + index for index in range(len(block))]
     with CaptureReader(io.BytesIO(Path(paths[0]).read_bytes())) as reader:
@@ -114,7 +114,7 @@ def test_damage_before_another_part_leaves_a_file_whole_and_damage_at_the_end_do
         folder = tmp_path / name
         folder.mkdir()
         paths = write([made], folder)
-        reading = Reading(split_bytes=2000)
+        reading = SourceOptions(split_bytes=2000)
         found, plan = decoded_in_parts(paths, reading)
         assert found.equals(decoded_at_once(paths, reading))
         assert ([piece.part for piece in plan.pieces] == [WHOLE]) == whole
@@ -133,7 +133,7 @@ def test_fragments_that_lie_in_several_files_and_parts(
         cut = len(packet.data) > 200 and (number % every == 0 or number > 60)
         packets += fragmented(packet, 136, number) if cut else [packet]
     paths = write([pcap_file(packets[at : at + rotation]) for at in range(0, len(packets), rotation)], tmp_path)
-    reading = Reading(split_bytes=1500)
+    reading = SourceOptions(split_bytes=1500)
     for shares in (1, 3):
         found, _ = decoded_in_parts(paths, reading, shares=shares, batch_rows=batch_rows)
         assert len(found) == 60
@@ -147,15 +147,15 @@ def test_what_the_end_of_the_run_releases_comes_in_the_order_of_the_connections(
         made = talk(2, ends=Ends(ports=(port, 11_210)))
         wires += made.send(SERVER, mutation(1, 5, 9, b"cut", b"v" * 900), mss=500).packets[:-1]
     paths = write([pcap_file(packed(wires))], tmp_path)
-    found, _ = decoded_in_parts(paths, Reading(), shares=shares, batch_rows=4)
-    assert found.equals(decoded_at_once(paths, Reading()))
+    found, _ = decoded_in_parts(paths, SourceOptions(), shares=shares, batch_rows=4)
+    assert found.equals(decoded_at_once(paths, SourceOptions()))
     assert [row["dport"] for row in found.to_pylist() if row["missing"]] == [40_003, 40_001, 40_002]
 
 
 def test_compressed_captures_are_read_by_one_task(tmp_path: Path) -> None:
     data = pcap_file(packed(talk().packets))
     paths = write([gzip.compress(data)], tmp_path)
-    reading = Reading(split_bytes=100)
+    reading = SourceOptions(split_bytes=100)
     found, plan = decoded_in_parts(paths, reading)
     assert [piece.part for piece in plan.pieces] == [WHOLE]
     assert len(found) == 60
@@ -166,7 +166,7 @@ def test_a_record_larger_than_a_range(tmp_path: Path) -> None:
         Conversation(Ends()).open().send(SERVER, *(mutation(1, 5, n, b"k", b"v" * 9000) for n in range(1, 9)), mss=9100)
     )
     paths = write([pcap_file(packed(made.packets))], tmp_path)
-    reading = Reading(split_bytes=1024)
+    reading = SourceOptions(split_bytes=1024)
     found, plan = decoded_in_parts(paths, reading)
     assert found.equals(decoded_at_once(paths, reading))
     assert len(plan.pieces) == 8  # one for each large packet; the first begins in the same range as the handshake
@@ -175,7 +175,11 @@ def test_a_record_larger_than_a_range(tmp_path: Path) -> None:
 def test_parts_of_a_file_need_every_walk_to_meet_the_next() -> None:
     cut = [(0, 10), (10, 20), (20, 30)]
     good = [Walked(4, 12, 3, sure=True), Walked(12, 25, 2, sure=True), Walked(25, None, 1, sure=True)]
-    assert split.parts(b"c", cut, good, _never) == [Part(0, 12, 0), Part(12, 25, 3, b"c"), Part(25, None, 5, b"c")]
+    assert split.parts(b"c", cut, good, _never) == [
+        FilePart(0, 12, 0),
+        FilePart(12, 25, 3, b"c"),
+        FilePart(25, None, 5, b"c"),
+    ]
     unsure = [good[0], Walked(12, 25, 2, sure=False), good[2]]
     assert split.parts(b"c", cut, unsure, _never) == [WHOLE]
     missed = [good[0], Walked(14, 20, 1, sure=True), good[2]]
@@ -188,7 +192,7 @@ def test_parts_of_a_file_need_every_walk_to_meet_the_next() -> None:
     assert split.parts(b"c", cut, missed, again) == split.parts(b"c", cut, good, _never)
     assert asked == [(1, 12)]
     passed = [Walked(4, None, 3, sure=True), good[1], good[2]]
-    assert split.parts(b"c", cut, passed, _never) == [Part(0, None, 0)]
+    assert split.parts(b"c", cut, passed, _never) == [FilePart(0, None, 0)]
 
 
 def _never(index: int, known: int) -> Walked:
@@ -199,21 +203,23 @@ def test_files_that_are_no_captures_are_left_out_or_end_the_reading(tmp_path: Pa
     (tmp_path / "a.pcap").write_bytes(pcap_file(packed(talk(3).packets)))
     (tmp_path / "b.pcap").write_bytes(b"this is no capture at all")
     for name in (str(tmp_path), f"{tmp_path}/*.pcap"):
-        plan = make_plan([name], Reading())
+        plan = make_plan([name], SourceOptions())
         assert plan.captures == (f"{tmp_path}/a.pcap",)
         assert [problem.name for problem in plan.problems] == [f"{tmp_path}/b.pcap"]
         with pytest.raises(InputError, match=r"b\.pcap: not a capture"):
-            make_plan([name], Reading(mode=Mode.FAILFAST))
+            make_plan([name], SourceOptions(mode=Mode.FAILFAST))
     with pytest.raises(InputError, match="no such file, or no file matches"):
-        make_plan([f"{tmp_path}/*.cap"], Reading())
+        make_plan([f"{tmp_path}/*.cap"], SourceOptions())
 
 
 def test_options() -> None:
-    reading = Reading.of({"path": "x", "VALUES": "true", "ports": "1234, 99=upr", "dialect": "dcp", "mode": "failfast"})
+    reading = SourceOptions.of(
+        {"path": "x", "VALUES": "true", "ports": "1234, 99=upr", "dialect": "dcp", "mode": "failfast"}
+    )
     assert (reading.values, reading.dialect, reading.mode) == (True, Dialect.DCP, Mode.FAILFAST)
     assert reading.ports == ports_of("1234,99=upr")
     assert {1234: "auto", 99: "upr"}.items() <= reading.ports.rules.items()
-    assert Reading.of({"splitBytes": "2000"}).split_bytes == 2000
+    assert SourceOptions.of({"splitBytes": "2000"}).split_bytes == 2000
 
 
 @pytest.mark.parametrize(
@@ -229,4 +235,4 @@ def test_options() -> None:
 )
 def test_options_that_make_no_sense(options: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        Reading.of(options)
+        SourceOptions.of(options)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissector.tcp.limits import SEGMENT_OVERHEAD
-from dissector.tcp.reassembly import Direction, Gap, Piece, unwrap
+from dissector.tcp.reassembly import Chunk, Gap, HalfConnection, unwrap
 
 WRAP = 1 << 32
 GIB = 1 << 30
@@ -21,7 +21,7 @@ In = tuple[int, bytes] | tuple[int, bytes, int] | None
 Out = tuple[int, bytes] | tuple[int, int]
 
 
-def run(direction: Direction, segments: list[In]) -> list[Out]:
+def run(direction: HalfConnection, segments: list[In]) -> list[Out]:
     """Feed segments, each in a packet of its own; return what comes out."""
     out: list[Out] = []
     for number, segment in enumerate(segments):
@@ -105,7 +105,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_cases(case: Case) -> None:
-    direction = Direction()
+    direction = HalfConnection()
     out = run(direction, case.segments)
     assert out == case.out
     assert direction.bytes_repeated == case.repeated
@@ -118,17 +118,17 @@ def test_cases(case: Case) -> None:
 
 
 def test_a_piece_names_its_packet() -> None:
-    direction = Direction()
+    direction = HalfConnection()
     assert direction.feed(2, 2, b"cd", 7, 70, 11) == []
-    assert direction.feed(0, 3, b"abc", 8, 80, 12) == [Piece(0, b"ab", 8, 80, 12), Piece(2, b"cd", 7, 70, 11)]
+    assert direction.feed(0, 3, b"abc", 8, 80, 12) == [Chunk(0, b"ab", 8, 80, 12), Chunk(2, b"cd", 7, 70, 11)]
 
 
 def test_give_up_takes_one_hole_at_a_time() -> None:
-    direction = Direction()
+    direction = HalfConnection()
     assert run(direction, [(2, b"c"), (3, b"d"), (6, b"g"), (9, b"j")]) == []
-    assert direction.give_up() == [Gap(0, 2), Piece(2, b"c", 0, 0, None), Piece(3, b"d", 1, 10, None)]
-    assert direction.give_up() == [Gap(4, 2), Piece(6, b"g", 2, 20, None)]
-    assert direction.flush() == [Gap(7, 2), Piece(9, b"j", 3, 30, None)]
+    assert direction.give_up() == [Gap(0, 2), Chunk(2, b"c", 0, 0, None), Chunk(3, b"d", 1, 10, None)]
+    assert direction.give_up() == [Gap(4, 2), Chunk(6, b"g", 2, 20, None)]
+    assert direction.flush() == [Gap(7, 2), Chunk(9, b"j", 3, 30, None)]
     assert direction.flush() == []
     assert (direction.next, direction.held_cost, direction.bytes_lost) == (10, 0, 6)
 
@@ -155,7 +155,7 @@ def test_unwrap(number: int, near: int, distance: int) -> None:
 
 
 def test_offsets_go_on_beyond_the_wrap() -> None:
-    direction = Direction()
+    direction = HalfConnection()
     direction.open(WRAP - 3)  # offset 0 is sequence number 2^32 - 2
     offsets = [direction.offset_of(seq) for seq in (WRAP - 2, WRAP - 1, 0, 1)]
     assert offsets == [0, 1, 2, 3]
@@ -167,7 +167,7 @@ def test_offsets_go_on_beyond_the_wrap() -> None:
 
 def test_offsets_go_on_beyond_many_wraps() -> None:
     """Six gaps of almost 2 GiB pass 2^32 twice; the offset counts on while the sequence number starts again."""
-    direction = Direction()
+    direction = HalfConnection()
     direction.open(99)
     step = 2 * GIB - 1
     for turn in range(1, 7):
@@ -179,20 +179,20 @@ def test_offsets_go_on_beyond_many_wraps() -> None:
 
 
 def test_without_a_syn_the_first_byte_seen_is_offset_0() -> None:
-    direction = Direction()
+    direction = HalfConnection()
     assert direction.offset_of(WRAP - 1) == 0
     assert direction.offset_of(5) == 6
     assert direction.offset_of(WRAP - 2) == -1
 
 
 def test_a_syn_belongs_or_does_not() -> None:
-    fresh = Direction()
+    fresh = HalfConnection()
     assert fresh.opened_by(7)
     fresh.open(WRAP - 1)
     assert fresh.base == 0
     assert fresh.opened_by(WRAP - 1)
     assert not fresh.opened_by(0)
-    late = Direction()
+    late = HalfConnection()
     late.offset_of(8)  # data before its SYN
     assert late.opened_by(7)
     assert not late.opened_by(8)
@@ -200,7 +200,7 @@ def test_a_syn_belongs_or_does_not() -> None:
 
 def test_acknowledgements_unwrap() -> None:
     """An acknowledgement is an offset of the other direction, however often its number wraps, and may step back."""
-    one, other = Direction(), Direction()
+    one, other = HalfConnection(), HalfConnection()
     other.open(WRAP - 11)
     assert one.acknowledge(WRAP - 10, other) == 0
     assert one.acknowledge(WRAP - 1, other) == 9
@@ -214,7 +214,7 @@ def test_acknowledgements_unwrap() -> None:
 
 
 def test_an_acknowledgement_never_lies_before_offset_0() -> None:
-    one, other = Direction(), Direction()
+    one, other = HalfConnection(), HalfConnection()
     assert one.acknowledge(1000, other) == 0  # nothing seen of the other direction: this is its offset 0
     assert other.offset_of(1000) == 0
     assert one.acknowledge(900, other) == 0
@@ -255,9 +255,9 @@ def oracle(text: bytes, segments: list[Cut]) -> dict[int, int | None]:
 
 def check(text: bytes, segments: list[Cut], first_seq: int) -> None:
     """Feed segments by sequence number; compare every byte and every gap with the oracle."""
-    direction = Direction()
+    direction = HalfConnection()
     direction.open((first_seq - 1) % WRAP)
-    events: list[Piece | Gap] = []
+    events: list[Chunk | Gap] = []
     for number, (start, length, captured, flip) in enumerate(segments):
         data = bytes(byte ^ flip for byte in text[start : start + captured])
         offset = direction.offset_of((first_seq + start) % WRAP)

@@ -18,7 +18,7 @@ from support import CLIENT, READERS, SERVER, Conversation, Ends, ReaderClass, Ro
 from dissector.frames.key_hash import hash_key
 from dissector.frames.reference_reader import ReferenceReader
 from dissector.frames.schema import COLUMNS
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 readers = pytest.mark.parametrize("reader_class", READERS)
 V6 = ("2001:db8::1", "2001:db8::2")
@@ -131,7 +131,7 @@ def check(rows: list[Row], sent: Sequence[Sent], packets: Sequence[Wire]) -> int
 @pytest.mark.parametrize("mss", [1448, 100, 23, 7])
 def test_a_conversation(reader_class: ReaderClass, mss: int, chunk_bytes: int) -> None:
     talk = conversation(mss=mss)
-    rows, report = support.read_run(support.pcap(talk.packets), reader_class, Options(chunk_bytes=chunk_bytes))
+    rows, report = support.read_run(support.pcap(talk.packets), reader_class, ReadOptions(chunk_bytes=chunk_bytes))
     assert check(rows, talk.sent, talk.packets) == len(talk.sent) == len(rows)
     assert report.losses() == []
     assert (report.connections, report.frames, report.bytes_repeated) == (1, len(rows), 0)
@@ -163,7 +163,7 @@ def test_many_connections_at_once(reader_class: ReaderClass) -> None:
     talks = [conversation(Ends(ports=(40_000 + n, 11_210), isns=(n, 2**32 - n)), mss=200) for n in range(5)]
     longest = max(len(talk.packets) for talk in talks)
     packets = [talk.packets[n] for n in range(longest) for talk in talks if n < len(talk.packets)]
-    rows = support.read_rows(support.pcap(packets), reader_class, Options(chunk_bytes=4096))
+    rows = support.read_rows(support.pcap(packets), reader_class, ReadOptions(chunk_bytes=4096))
     sent = [frame for talk in talks for frame in talk.sent]
     assert check(rows, sent, packets) == len(sent) == len(rows)
     assert len({row["connection"] for row in rows}) == 5
@@ -205,7 +205,7 @@ def test_nothing_lost(reader_class: ReaderClass, faults: list[Fault], mss: int, 
     """Reordered, repeated, overlapping: every frame is there, and said to come from where it came from."""
     talk = conversation(mss=mss, value=120)
     packets = damaged(talk, faults)
-    rows, report = support.read_run(support.pcap(packets), reader_class, Options(chunk_bytes=chunk_bytes))
+    rows, report = support.read_run(support.pcap(packets), reader_class, ReadOptions(chunk_bytes=chunk_bytes))
     assert check(rows, talk.sent, packets) == len(talk.sent) == len(rows)
     size = sum(len(packet.data) for packet in packets)
     assert report.bytes_repeated == size - len(talk.streams[0]) - len(talk.streams[1])
@@ -220,7 +220,7 @@ def test_packets_lost(reader_class: ReaderClass, faults: list[Fault], mss: int, 
     """Whole frames are all there, the others are not or say what is missing, nothing is made up."""
     talk = conversation(mss=mss, value=120)
     packets = damaged(talk, faults)
-    rows, report = support.read_run(support.pcap(packets), reader_class, Options(chunk_bytes=chunk_bytes))
+    rows, report = support.read_run(support.pcap(packets), reader_class, ReadOptions(chunk_bytes=chunk_bytes))
     check(rows, talk.sent, packets)
     if rows:
         copies = [support.first_copies(packets, side) for side in (CLIENT, SERVER)]
@@ -248,11 +248,11 @@ def test_the_first_copy_wins(reader_class: ReaderClass) -> None:
     talk = Conversation().open().send(SERVER, *(mutation(5, 6, n, b"key", b"v" * 100) for n in range(6)), mss=158)
     stream = bytes(talk.streams[SERVER])
     late = [*talk.packets, *support.widen(talk.packets, 5, stream, 30, 0, flip=0xFF)[5:6]]
-    values = [row["value"] for row in support.read_rows(support.pcap(late), reader_class, Options(values=True))]
+    values = [row["value"] for row in support.read_rows(support.pcap(late), reader_class, ReadOptions(values=True))]
     assert values == [b"v" * 100] * 6
     early = support.widen(talk.packets, 5, stream, 0, 0)
     early = [*early[:4], *support.widen(talk.packets, 5, stream, 30, 0, flip=0xFF)[5:6], *early[4:]]
-    rows, report = support.read_run(support.pcap(early), reader_class, Options(values=True))
+    rows, report = support.read_run(support.pcap(early), reader_class, ReadOptions(values=True))
     flipped = b"v" * 70 + bytes(ord("v") ^ 0xFF for _ in range(30))
     assert [row["value"] for row in rows] == [b"v" * 100, flipped, *[b"v" * 100] * 4]
     assert report.bytes_conflicting == 30
@@ -285,7 +285,7 @@ def without_places(rows: list[Row]) -> list[Row]:
 def test_rotated_files_are_one_capture(reader_class: ReaderClass, chunk_bytes: int) -> None:
     """Cut anywhere, in frames too, and given in any order: rows are those of one file, but for the packet numbers."""
     packets = conversation(mss=90).packets
-    options = Options(chunk_bytes=chunk_bytes)
+    options = ReadOptions(chunk_bytes=chunk_bytes)
     one = support.read_rows(support.pcap(packets), reader_class, options)
     third = len(packets) // 3
     files = [support.pcap(packets[at : at + third], at) for at in range(0, len(packets), third)]
@@ -306,7 +306,7 @@ def test_separate_files_do_not_continue_each_other(reader_class: ReaderClass) ->
     files = [support.pcap(talk.packets[:half]), support.pcap(talk.packets[half:], half)]
     together = support.read_rows(files, reader_class)
     assert [row["missing"] for row in together] == [0] * 20
-    apart, report = support.read_run(files, reader_class, Options(separate=True))
+    apart, report = support.read_run(files, reader_class, ReadOptions(separate=True))
     single = [row for file in files for row in support.read_rows(file, reader_class)]
     assert [place_of(row) for row in apart] == [place_of(row) for row in single]
     assert (len({row["connection"] for row in apart}), report.connections) == (2, 2)
@@ -326,7 +326,7 @@ def test_values_only_when_asked_for(reader_class: ReaderClass) -> None:
     assert document["value_hash"] % 2**64 == xxhash.xxh3_64_intdigest(value)
     assert (document["value"], document["value_length"]) == (None, len(value))
     assert (other["key_hash"], other["value_hash"], other["value_length"]) == (None, None, 0)
-    document, other = support.read_rows(support.pcap(talk.packets), reader_class, Options(values=True))
+    document, other = support.read_rows(support.pcap(talk.packets), reader_class, ReadOptions(values=True))
     assert (document["value"], other["value"]) == (value, None)
 
 
@@ -340,12 +340,12 @@ def test_secrets_stay_out_unless_asked_for(reader_class: ReaderClass, opcode: in
         .send(CLIENT, support.request(opcode, b"", b"PLAIN", secret))
         .send(SERVER, support.response(opcode))
     )
-    for options in (Options(), Options(values=True)):
+    for options in (ReadOptions(), ReadOptions(values=True)):
         row, _ = support.read_rows(support.pcap(talk.packets), reader_class, options)
         assert (row["key"], row["value_length"]) == (b"PLAIN", len(secret))
         assert (row["value"], row["text"], row["value_hash"]) == (None, None, None)
         assert "horse" not in repr(row)
-    row, _ = support.read_rows(support.pcap(talk.packets), reader_class, Options(values=True, redact=False))
+    row, _ = support.read_rows(support.pcap(talk.packets), reader_class, ReadOptions(values=True, redact=False))
     assert row["value"] == secret
 
 
@@ -366,7 +366,7 @@ def test_only_the_columns_that_are_asked_for(reader_class: ReaderClass) -> None:
         pytest.skip("the reference path makes all columns")
     capture = support.pcap(conversation().packets)
     wanted = ("name", "by_seqno", "key", "src")
-    rows = support.read_rows(capture, reader_class, Options(columns=frozenset(wanted)))
+    rows = support.read_rows(capture, reader_class, ReadOptions(columns=frozenset(wanted)))
     every = support.read_rows(capture, reader_class)
     assert [set(row) for row in rows] == [set(wanted)] * len(every)
     assert rows == [{name: row[name] for name in row if name in wanted} for row in every]
@@ -378,7 +378,7 @@ def test_keys_of_documents_may_be_left_out(reader_class: ReaderClass) -> None:
     talk.send(CLIENT, support.request(0x5E, key=b"connection_buffer_size", value=b"1024"))
     capture = support.pcap(talk.packets)
     every = support.read_rows(capture, reader_class)
-    rows = support.read_rows(capture, reader_class, Options(document_keys=False))
+    rows = support.read_rows(capture, reader_class, ReadOptions(document_keys=False))
     assert [{**row, "key": None} for row in rows] == [{**row, "key": None} for row in every]
     told = [row["key"] for row in rows if row["name"] not in ("mutation", "deletion")]
     assert told == [row["key"] for row in every if row["name"] not in ("mutation", "deletion")]

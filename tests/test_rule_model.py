@@ -18,7 +18,7 @@ from analysis.rules.row_sets import PARTS, TABLES
 from dissector.capture import expand
 from dissector.frames.reader import FrameReader
 from dissector.generate.scenarios import SCENARIOS
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Traffic of every kind, so that every table has rows.
@@ -36,7 +36,7 @@ def tables() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     names += [f"captures/broken/{name}.pcapng" for name in ("FRM-01-stray", "OPQ-10")]
     for name in [*names, "captures/09_feed_real_consumer.pcap", "captures/02b_flow_control_broken.pcap"]:
         context = Context()
-        for batch in FrameReader(expand([str(ROOT / name)]), Options(columns=COLUMNS)):
+        for batch in FrameReader(expand([str(ROOT / name)]), ReadOptions(columns=COLUMNS)):
             found |= {name: _names(table) for name, table in context.fold(batch)}
         found |= {name: _names(table) for name, table in context.finish()}
     return found

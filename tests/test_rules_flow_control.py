@@ -18,7 +18,7 @@ from analysis.rules import RULE_BY_ID
 from analysis.rules.flow_control import RULES
 from analysis.rules.model import Severity
 from dissector.generate.faults.flow_control import FAULTS
-from dissector.generate.impairments import Troubles
+from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import Fault, settled
 from dissector.generate.scenarios import SCENARIOS, scenario
 from dissector.generate.scenarios.setup import modern, plain
@@ -95,7 +95,7 @@ def talks_of(name: str, seed: int) -> Any:
 @given(st.sampled_from(SCENARIOS), st.integers(1, 1 << 20), st.sampled_from((1, 2)))
 def test_troubles_are_nobodys_fault(each: Any, seed: int, which: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - no secret
-    troubles = Troubles(
+    troubles = Impairments(
         mss=chance.choice(((1448, 1448), (20, 400))),
         reorder=chance.choice((0, 0.3)),
         overlap=chance.choice((0, 0.2)),
@@ -118,13 +118,13 @@ def test_what_is_not_there_is_not_known() -> None:
     talks, _ = broken(FAULTS[0])
     whole = findings_of(talks, rules=RULES)
     assert whole.tallies["FLC-01"].verdict == "violated"
-    late = findings_of(talks, Troubles(skip_messages=4), rules=RULES)
+    late = findings_of(talks, Impairments(skip_messages=4), rules=RULES)
     assert not serious(late)
     assert set(unknown(late, "FLC-06")) == {"start"}
-    lossy = findings_of(talks, Troubles(lose=(9,)), rules=RULES)
+    lossy = findings_of(talks, Impairments(lose=(9,)), rules=RULES)
     assert not serious(lossy)
     assert set(unknown(lossy, "FLC-06")) == {"gap"}
-    half = findings_of(talks, Troubles(only=0), rules=RULES)
+    half = findings_of(talks, Impairments(only=0), rules=RULES)
     assert not serious(half)
     assert set(unknown(half, "FLC-06")) == {"one-sided"}
 

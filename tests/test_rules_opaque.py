@@ -11,7 +11,7 @@ import pytest
 from analysis.context.requests import state as talks_module
 from analysis.rules import RULES, Severity
 from dissector.generate.faults import FAULTS, fault
-from dissector.generate.impairments import Troubles
+from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import Fault
 from dissector.generate.scenarios import SCENARIOS
 
@@ -56,17 +56,17 @@ def test_excuses_are_scenarios(name: str) -> None:
 @pytest.mark.parametrize(
     "troubles",
     [
-        Troubles(mss=(40, 900), loss=0.1),
-        Troubles(mss=(40, 600), reorder=0.4, duplicate=0.2, retransmit=0.2, overlap=0.2),
-        Troubles(mss=(40, 600), reorder=0.3, loss=0.05),
-        Troubles(mss=(100, 900), skip_packets=21),
-        Troubles(skip_messages=7),
-        Troubles(only=0),
-        Troubles(only=1),
+        Impairments(mss=(40, 900), loss=0.1),
+        Impairments(mss=(40, 600), reorder=0.4, duplicate=0.2, retransmit=0.2, overlap=0.2),
+        Impairments(mss=(40, 600), reorder=0.3, loss=0.05),
+        Impairments(mss=(100, 900), skip_packets=21),
+        Impairments(skip_messages=7),
+        Impairments(only=0),
+        Impairments(only=1),
     ],
     ids=["loss", "disorder", "both", "late", "later", "client", "server"],
 )
-def test_troubles_are_no_violations(troubles: Troubles) -> None:
+def test_troubles_are_no_violations(troubles: Impairments) -> None:
     chance = random.Random(f"opaque {troubles}")  # noqa: S311
     always = [each for each in SCENARIOS if each.name in ("early-upr", "relay-close-in-flight", "close-in-flight")]
     for one in (*always, *chance.sample(SCENARIOS, 10)):

@@ -17,7 +17,7 @@ from rule_proofs import (
 )
 
 from analysis.rules.model import Severity
-from dissector.generate.impairments import Troubles
+from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import Fault, NoPlaceError, settled
 
 FAULTS = faults_of("SEQ")
@@ -43,7 +43,7 @@ def test_faults_are_found(fault: Fault) -> None:
 def test_cuts_do_not_matter(fault: Fault) -> None:
     chance = random.Random(fault.rule)  # noqa: S311
     prove_independent(fault, chance, rows=True)
-    prove_independent(fault, chance, Troubles(loss=0.05, duplicate=0.2, mss=(50, 600)), rows=False)
+    prove_independent(fault, chance, Impairments(loss=0.05, duplicate=0.2, mss=(50, 600)), rows=False)
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
@@ -59,7 +59,7 @@ def test_a_new_stream_is_not_compared_with_the_old_one() -> None:
 
 def test_without_its_request_a_stream_has_no_start() -> None:
     """One direction only: SEQ-02 and SEQ-03 are unknown, SEQ-01 and SEQ-07 are not (behind the first marker)."""
-    result = findings_of(clean("basic"), Troubles(only=1), rules=STREAM_RULES)
+    result = findings_of(clean("basic"), Impairments(only=1), rules=STREAM_RULES)
     assert not result.findings
     tallies = result.tallies
     assert tallies["SEQ-02"].checked == tallies["SEQ-02"].undecided > 0
@@ -75,7 +75,7 @@ def test_an_ack_that_the_capture_has_too_early_is_unknown() -> None:
     ack.frame.fields["prepared_seqno"] = 10_000
     settled(talks)
     assert [each.check for each in findings_of(talks, rules=STREAM_RULES).of("SEQ-10")] == ["ahead", "backwards"]
-    lost = findings_of(talks, Troubles(only=0), rules=STREAM_RULES)
+    lost = findings_of(talks, Impairments(only=0), rules=STREAM_RULES)
     assert not lost.findings
 
 

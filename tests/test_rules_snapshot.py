@@ -24,7 +24,7 @@ from rule_proofs import (
 from support import is_judged
 
 from analysis.rules.model import Severity
-from dissector.generate.impairments import Troubles
+from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import Fault, NoPlaceError
 
 FAULTS = faults_of("SNP")
@@ -67,7 +67,7 @@ def test_clean_traffic_is_silent(name: str) -> None:
     st.sampled_from(NAMES),
     st.integers(1, 1000),
     st.builds(
-        Troubles,
+        Impairments,
         mss=st.sampled_from([(1448, 1448), (30, 600), (1, 200)]),
         loss=st.sampled_from([0.0, 0.02, 0.1, 0.3]),
         reorder=st.sampled_from([0.0, 0.3]),
@@ -80,7 +80,7 @@ def test_clean_traffic_is_silent(name: str) -> None:
     ),
 )
 @settings(max_examples=120)
-def test_damaged_captures_of_clean_traffic_are_silent(name: str, seed: int, troubles: Troubles) -> None:
+def test_damaged_captures_of_clean_traffic_are_silent(name: str, seed: int, troubles: Impairments) -> None:
     prove_silent(name, seed, troubles)
 
 
@@ -88,7 +88,7 @@ def test_damaged_captures_of_clean_traffic_are_silent(name: str, seed: int, trou
 def test_cuts_do_not_matter(fault: Fault) -> None:
     chance = random.Random(fault.rule)  # noqa: S311
     prove_independent(fault, chance, rows=True)
-    prove_independent(fault, chance, Troubles(loss=0.05, reorder=0.2, mss=(50, 600)), rows=False)
+    prove_independent(fault, chance, Impairments(loss=0.05, reorder=0.2, mss=(50, 600)), rows=False)
 
 
 def test_a_source_that_is_known_to_be_active_is_judged_as_one() -> None:

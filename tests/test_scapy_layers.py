@@ -27,9 +27,9 @@ from dissector.codec.message import Decoded
 from dissector.codegen import scapy_layers as generator
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import FIELD_COLUMNS, NO_END, UNSIGNED
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.spec import dcp, enums, events, registry, value_kinds
-from dissector.spec.model import Body, Dialect, Field, Kind, Layout, Message, Party, Presence, Shape, size_of
+from dissector.spec.model import Body, Dialect, Field, Layout, Message, Party, Presence, Shape, UInt, size_of
 
 inet: Any = pytest.importorskip("scapy.layers.inet")
 packets: Any = pytest.importorskip("scapy.packet")
@@ -587,7 +587,7 @@ def check_row(packet: Any, header: Any, row: Row) -> None:
     ],
 )
 def test_recording(name: str, header: Any) -> None:
-    rows = read_rows(CAPTURES / name, FrameReader, Options(values=True, redact=False))
+    rows = read_rows(CAPTURES / name, FrameReader, ReadOptions(values=True, redact=False))
     ports = {min(row["sport"], row["dport"]) for row in rows}
     for port in ports:
         layers.bind_port(port, header)
@@ -616,8 +616,8 @@ def test_recording(name: str, header: Any) -> None:
 
 
 def test_a_new_opcode_becomes_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    field = Field("new_number", Kind.U16, "a number that is new")
-    shape = Shape(layouts=(Layout("new", extras=(field,)), Layout("wide", extras=(field, Field("more", Kind.U64, "")))))
+    field = Field("new_number", UInt.U16, "a number that is new")
+    shape = Shape(layouts=(Layout("new", extras=(field,)), Layout("wide", extras=(field, Field("more", UInt.U64, "")))))
     new = Message(Dialect.DCP, 0x6F, "new_thing", "DCP_NEW", Party.CLIENT, Party.SERVER, "New.", "kv_engine", shape)
     monkeypatch.setattr(registry, "MESSAGES", (*registry.MESSAGES, new))
     text = generator.render()

@@ -11,25 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parts_support import archives, write
 
-from analysis.spark.partition_reader import ShareReader
+from analysis.spark.partition_reader import PartitionReader
 from dissector.capture import Input
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.tcp.limits import Limits
 
 
-def shared_out(paths: Sequence[str], options: Options, shares: int) -> list[pa.Table]:
+def shared_out(paths: Sequence[str], options: ReadOptions, shares: int) -> list[pa.Table]:
     """Read captures once for every share."""
     inputs = [Input.of(path) for path in paths]
-    return [pa.Table.from_batches(ShareReader(inputs, options, each, shares), SCHEMA) for each in range(shares)]
+    return [pa.Table.from_batches(PartitionReader(inputs, options, each, shares), SCHEMA) for each in range(shares)]
 
 
 @given(archives(), st.integers(2, 5), st.sampled_from([1 << 10, 1 << 14, 1 << 20]), st.booleans())
 def test_shares_make_up_the_whole(files: list[bytes], shares: int, chunk: int, crowded: bool) -> None:
     """Rows are the same in every column; few connections and bytes at once make limits that all of them share."""
     limits = Limits(connections=2, out_of_order_total=900, partial_total=900) if crowded else Limits()
-    options = Options(values=True, chunk_bytes=chunk, limits=limits)
+    options = ReadOptions(values=True, chunk_bytes=chunk, limits=limits)
     with tempfile.TemporaryDirectory() as folder:
         paths = write(files, Path(folder))
         expected = pa.Table.from_batches(FrameReader([Input.of(path) for path in paths], options), SCHEMA)
@@ -46,12 +46,12 @@ def test_columns_that_are_left_out(repo_root: Path) -> None:
     """Whoever wants a few columns gets them, numbered or not."""
     path = str(repo_root / "captures" / "09_feed_real_consumer.pcap")
     for wanted in ({"name", "connection"}, {"frame", "name"}):
-        options = Options(columns=frozenset(wanted))
+        options = ReadOptions(columns=frozenset(wanted))
         expected = pa.Table.from_batches(FrameReader([Input.of(path)], options)).to_pylist()
         found = [
             row
             for share in range(3)
-            for batch in ShareReader([Input.of(path)], options, share, 3)
+            for batch in PartitionReader([Input.of(path)], options, share, 3)
             for row in batch.to_pylist()
         ]
         assert len(found) == len(expected) > 100

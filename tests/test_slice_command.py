@@ -14,10 +14,10 @@ from analysis.check.inspection import check, inspect
 from analysis.check.selection import rules_of
 from analysis.rules.expressions import ALWAYS, NEVER, Term, col
 from analysis.rules.model import Check, Rule, Severity, Unknown
-from analysis.slice.packets_needed import needs_of
-from analysis.slice.slicer import cut
+from analysis.slice.packets_needed import packets_needed
+from analysis.slice.slicer import write_slice
 from dissector.capture import CaptureReader, Input, expand
-from dissector.options import Options
+from dissector.options import ReadOptions
 from uprscope import cli
 
 FEED = "captures/09_feed_real_consumer.pcap"
@@ -72,7 +72,7 @@ def test_more_is_kept_where_it_is_needed(unknown: Term, what: str, tmp_path: Pat
     """A rule that is undecided where bytes are missing since some point is shown by packets from there on only."""
     check = Check("items", NEVER, "no", facts=("previous_seqno",), evidence=("last",))
     sure = Rule("TST-01", Severity.ERROR, "nothing has a seqno", "It has not.", (check,))
-    inputs, options = expand(["captures/clean/modern.pcapng"]), Options()
+    inputs, options = expand(["captures/clean/modern.pcapng"]), ReadOptions()
     # The one whose evidence is furthest away: nothing that is kept around the guilty frame reaches it.
     findings = [each for each in inspect(inputs, (sure,), options).findings if len(each.frames) > 1]
     finding = max(findings, key=lambda each: each.frames[0].frame - each.frames[1].frame)
@@ -82,7 +82,7 @@ def test_more_is_kept_where_it_is_needed(unknown: Term, what: str, tmp_path: Pat
     doubts = () if unknown is NEVER else (Unknown("gap", unknown | other),)
     rule = replace(sure, checks=(replace(check, unknown=doubts),))
     with (tmp_path / "small.pcapng").open("wb") as stream:
-        made = cut(inputs, options, finding, rule, needs_of(inputs, options, finding), stream)
+        made = write_slice(inputs, options, finding, rule, packets_needed(inputs, options, finding), stream)
     assert re.match(what, made.what)
     assert made.shown == (unknown is not ALWAYS)
     assert made.packets == sum(len(block) for block in CaptureReader(Input("x", tmp_path / "small.pcapng")))

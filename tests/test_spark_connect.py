@@ -17,7 +17,7 @@ from parts_support import decoded_at_once, packed, pcap_file
 from support import SERVER, Conversation, Ends, mutation
 
 from analysis.spark.java import find_java
-from analysis.spark.read_options import Reading
+from analysis.spark.read_options import SourceOptions
 from uprscope import cli
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -103,7 +103,7 @@ def test_frames_through_a_server(server: str, tmp_path: Path) -> None:
     done = client(_CLIENT, server, str(answer), *paths)
     assert done.returncode == 0, done.stderr[-3000:]
     found = pq.read_table(answer).sort_by([("capture", "ascending"), ("frame", "ascending")]).to_pylist()
-    assert found == [row for path in paths for row in decoded_at_once([path], Reading(values=True)).to_pylist()]
+    assert found == [row for path in paths for row in decoded_at_once([path], SourceOptions(values=True)).to_pylist()]
     assert len(found) == 33
 
 

@@ -18,12 +18,12 @@ from s3_server import s3_server
 from support import CLIENT, SERVER, Conversation, Ends, mutation, noop
 
 from analysis.spark import java
-from analysis.spark.read_options import Reading
+from analysis.spark.read_options import SourceOptions
 from analysis.spark.split.read_frames import frames_of, plan_archive, read_frames
 from dissector.capture import Input
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -54,7 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_an_archive_in_parts_equals_the_single_process_reader(spark: SparkSession, files: list[str]) -> None:
-    reading = Reading(values=True, split_bytes=15_000)
+    reading = SourceOptions(values=True, split_bytes=15_000)
     plan = plan_archive(spark, files, reading)
     assert len(plan.pieces) > 6  # every file in two parts at least
     frames = frames_of(spark, plan, reading, numbered=True).toArrow().sort_by("frame")
@@ -70,14 +70,14 @@ def test_the_data_source_reads_every_file_by_itself(spark: SparkSession, files: 
     paths = [*files, str(packed_file)]
     frames = spark.read.format("upr").option("values", "true").load(paths)
     assert frames.rdd.getNumPartitions() == len(paths)
-    alone = [batch for path in paths for batch in FrameReader([Input.of(path)], Options(values=True))]
+    alone = [batch for path in paths for batch in FrameReader([Input.of(path)], ReadOptions(values=True))]
     expected = pa.Table.from_batches(alone, SCHEMA).to_pylist()
     assert frames.toArrow().to_pylist() == expected
 
 
 def test_the_data_source_reads_files_as_one_run_when_asked(spark: SparkSession, files: list[str]) -> None:
     frames = spark.read.format("upr").option("joined", "true").load(files).toArrow()
-    assert frames.to_pylist() == decoded_at_once(files, Reading()).to_pylist()
+    assert frames.to_pylist() == decoded_at_once(files, SourceOptions()).to_pylist()
 
 
 def test_columns_are_of_the_frame_schema(spark: SparkSession, files: list[str]) -> None:
@@ -92,7 +92,7 @@ def test_what_is_no_capture_is_left_out_or_ends_the_reading(
     (tmp_path / "bad.pcap").write_bytes(b"this is no capture")
     (tmp_path / "good.pcap").write_bytes(Path(files[0]).read_bytes())
     reader = spark.read.format("upr")
-    assert reader.load(f"{tmp_path}/*.pcap").count() == len(decoded_at_once([files[0]], Reading()))
+    assert reader.load(f"{tmp_path}/*.pcap").count() == len(decoded_at_once([files[0]], SourceOptions()))
     with pytest.raises(PythonException, match=r"bad\.pcap: not a capture"):
         reader.option("mode", "failfast").load(f"{tmp_path}/*.pcap").count()
 
@@ -109,8 +109,8 @@ def test_an_archive_on_s3(
     with s3_server(tmp_path) as s3:
         # Workers are processes of their own, maybe started before: credentials go along with the address.
         address = f"s3a://someone:anything@traces/*.cap{s3.query}"
-        frames = in_order(read_frames(spark, address, Reading(split_bytes=20_000)).toArrow())
-    expected = decoded_at_once(files, Reading())
+        frames = in_order(read_frames(spark, address, SourceOptions(split_bytes=20_000)).toArrow())
+    expected = decoded_at_once(files, SourceOptions())
     where = {"capture", "capture_first"}
     kept = [name for name in SCHEMA.names if name not in where]
     assert frames.select(kept).to_pylist() == expected.select(kept).to_pylist()
@@ -150,6 +150,6 @@ def test_spark_submit(files: list[str], tmp_path: Path, monkeypatch: pytest.Monk
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=220, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(answer.read_text()) == {
-        "frames": len(decoded_at_once(files, Reading())),
+        "frames": len(decoded_at_once(files, SourceOptions())),
         "master": "local[1]",
     }

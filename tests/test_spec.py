@@ -36,7 +36,6 @@ from dissector.spec.model import (
     Flags,
     JsonKey,
     JsonType,
-    Kind,
     Layout,
     Message,
     Name,
@@ -47,6 +46,7 @@ from dissector.spec.model import (
     Reply,
     Shape,
     SpecError,
+    UInt,
 )
 from dissector.tcp import header_check as resync
 
@@ -194,7 +194,7 @@ def test_defects_of_decoder_are_declared_and_used() -> None:
     assert reported == {defect.id for defect in defects.DEFECTS}
 
 
-U8 = Field("a", Kind.U8, "doc")
+U8 = Field("a", UInt.U8, "doc")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from parts_support import Packet, pcap_file
 from stitching_support import read_both_ways
 
-from analysis.spark.read_options import Reading
+from analysis.spark.read_options import SourceOptions
 from dissector.capture import CaptureReader, Input
 
 CAPTURES = Path(__file__).parents[1] / "captures"
@@ -19,7 +19,7 @@ CAPTURES = Path(__file__).parents[1] / "captures"
 def test_recorded_captures_in_pieces(path: Path) -> None:
     data = path.read_bytes()
     for parts in (3, 11):
-        found = read_both_ways([data], Reading(values=True, split_bytes=max(len(data) // parts, 100)))
+        found = read_both_ways([data], SourceOptions(values=True, split_bytes=max(len(data) // parts, 100)))
         assert len(found.plan.pieces) > 1
         assert found.fallback == set()
 
@@ -32,7 +32,7 @@ def test_shared_captures_in_pieces(shared_dir: Path) -> None:
         size = path.stat().st_size
         if size > 1 << 21:
             continue
-        read_both_ways([path.read_bytes()], Reading(split_bytes=max(size // 7, 100)))
+        read_both_ways([path.read_bytes()], SourceOptions(split_bytes=max(size // 7, 100)))
 
 
 def test_recorded_captures_rotated_at_random() -> None:
@@ -50,4 +50,4 @@ def test_recorded_captures_rotated_at_random() -> None:
             continue
         cuts = sorted(chance.randrange(len(packets)) for _ in range(5))
         files = [pcap_file(packets[a:b]) for a, b in zip([0, *cuts], [*cuts, len(packets)], strict=True)]
-        read_both_ways(files, Reading(split_bytes=40_000))
+        read_both_ways(files, SourceOptions(split_bytes=40_000))

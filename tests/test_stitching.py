@@ -41,13 +41,13 @@ from support import (
     request,
 )
 
-from analysis.spark.read_options import Reading, ports_of
-from analysis.spark.segment_rows import talk_of
+from analysis.spark.read_options import SourceOptions, ports_of
+from analysis.spark.segment_rows import conversation_key
 from analysis.spark.split import prescan_connections
-from analysis.spark.split.records import Kind
-from dissector.options import Options
+from analysis.spark.split.records import RecordKind
+from dissector.options import ReadOptions
 from dissector.spec.model import Dialect
-from dissector.tcp.lanes import SlowLane
+from dissector.tcp.lanes import SequentialPath
 from dissector.tcp.limits import Limits
 
 
@@ -56,7 +56,7 @@ def test_rows_do_not_depend_on_pieces(
     files: list[bytes], parts: int, shares: int, batch_rows: int, values: bool
 ) -> None:
     read_both_ways(
-        files, Reading(values=values, split_bytes=_split(files, parts)), shares=shares, batch_rows=batch_rows
+        files, SourceOptions(values=values, split_bytes=_split(files, parts)), shares=shares, batch_rows=batch_rows
     )
 
 
@@ -64,22 +64,22 @@ def _split(files: Sequence[bytes], parts: int) -> int:
     return max(sum(map(len, files)) // parts, 100)
 
 
-class Tight(Reading):
+class Tight(SourceOptions):
     """A reading in which limits of single connections are reached."""
 
     @property
-    def options(self) -> Options:
+    def options(self) -> ReadOptions:
         """Return what the engine takes."""
         return replace(super().options, limits=Limits(out_of_order_bytes=4000, frame_bytes=2500, search_bytes=1000))
 
 
 READINGS = {
-    "plain": Reading(values=True),
+    "plain": SourceOptions(values=True),
     "tight": Tight(),
-    "little is kept of heads": Reading(),
-    "known ports": Reading(ports=ports_of("9999=dcp,40001=upr,40002=auto")),
-    "ports to be left alone": Reading(ports=ports_of("40000=none,9999=auto")),
-    "known dialect": Reading(dialect=Dialect.UPR),
+    "little is kept of heads": SourceOptions(),
+    "known ports": SourceOptions(ports=ports_of("9999=dcp,40001=upr,40002=auto")),
+    "ports to be left alone": SourceOptions(ports=ports_of("40000=none,9999=auto")),
+    "known dialect": SourceOptions(dialect=Dialect.UPR),
 }
 
 
@@ -122,7 +122,7 @@ def together(*talks: Sequence[Wire]) -> list[Wire]:
 
 def talk(ends: Ends) -> bytes:
     """Return what a connection is called."""
-    return talk_of(ends.key(CLIENT))[0]
+    return conversation_key(ends.key(CLIENT))[0]
 
 
 OTHER = Ends(ports=(40_001, 11_210), isns=(2**32 - 9_000, 77))
@@ -134,12 +134,12 @@ def test_a_clean_run_shuffles_heads_and_tails_alone(writer: object) -> None:
     value = bytes(2000)
     wires = together(stream(2000, value=value).packets, stream(2000, OTHER, value).packets)
     files = [writer(packed(wires))]
-    found = read_both_ways(files, Reading(split_bytes=len(files[0]) // 12))
+    found = read_both_ways(files, SourceOptions(split_bytes=len(files[0]) // 12))
     assert len(found.plan.pieces) >= 12
     assert found.fallback == set()
     assert not len(found.segments)
     assert found.shuffled_bytes < len(files[0]) // 20
-    heads = found.notes.filter(pa.compute.equal(found.notes["kind"], int(Kind.NOTES)))
+    heads = found.notes.filter(pa.compute.equal(found.notes["kind"], int(RecordKind.NOTES)))
     assert len(heads) == 2 * len(found.plan.pieces)
 
 
@@ -147,7 +147,7 @@ def test_rotated_files_are_pieces_too() -> None:
     packets = packed(together(stream(400).packets, stream(400, OTHER).packets))
     cuts = [0, 300, 301, 777, 1000, len(packets)]
     files = [pcap_file(packets[a:b]) for a, b in pairwise(cuts)]
-    found = read_both_ways(files, Reading())
+    found = read_both_ways(files, SourceOptions())
     assert len(found.plan.pieces) == 5
     assert found.fallback == set()
 
@@ -155,7 +155,7 @@ def test_rotated_files_are_pieces_too() -> None:
 def boundary(packets: Sequence[Packet], split: int) -> int:
     """Return how many packets are before a piece in the middle."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = decoded_in_pieces(write([pcap_file(packets)], Path(folder)), Reading(split_bytes=split)).plan
+        plan = decoded_in_pieces(write([pcap_file(packets)], Path(folder)), SourceOptions(split_bytes=split)).plan
     return plan.pieces[len(plan.pieces) // 2].part.packets_before
 
 
@@ -165,7 +165,7 @@ def test_a_segment_that_comes_late_across_a_boundary_takes_its_talk_to_the_shuff
     cut = boundary(packets, split)
     first = next(index for index in range(cut - 3, 0, -1) if packets[index].data[34:38] == b"\x2b\xca\x9c\x41")
     late = [*packets[:first], *packets[first + 1 : cut + 120], packets[first], *packets[cut + 120 :]]
-    found = read_both_ways([pcap_file(late)], Reading(split_bytes=split))
+    found = read_both_ways([pcap_file(late)], SourceOptions(split_bytes=split))
     assert found.fallback == {talk(OTHER)}
     assert set(found.segments["talk"].to_pylist()) == {talk(OTHER)}
 
@@ -175,7 +175,7 @@ def test_a_segment_that_is_missing_at_a_boundary_takes_its_talk_to_the_shuffle()
     split = len(pcap_file(packets)) // 6
     cut = boundary(packets, split)
     lost = next(index for index in range(cut - 3, 0, -1) if packets[index].data[34:38] == b"\x2b\xca\x9c\x41")
-    found = read_both_ways([pcap_file(packets[:lost] + packets[lost + 1 :])], Reading(split_bytes=split))
+    found = read_both_ways([pcap_file(packets[:lost] + packets[lost + 1 :])], SourceOptions(split_bytes=split))
     assert found.fallback == {talk(OTHER)}
 
 
@@ -185,7 +185,7 @@ def test_segments_that_come_twice_or_swapped_within_a_piece_are_stitched() -> No
     cut = boundary(packets, split)
     packets[cut + 90 : cut + 90] = packets[cut - 40 : cut + 40]  # old ones, on either side of the boundary
     packets[cut + 300 : cut + 304] = reversed(packets[cut + 300 : cut + 304])
-    found = read_both_ways([pcap_file(packets)], Reading(split_bytes=split))
+    found = read_both_ways([pcap_file(packets)], SourceOptions(split_bytes=split))
     assert found.fallback == set()
 
 
@@ -194,7 +194,7 @@ def test_fragments_take_their_talk_to_the_shuffle_and_no_other() -> None:
     at = next(index for index, packet in enumerate(packets) if index > 300 and len(packet.data) > 300)
     mine = packets[at].data[34:38]
     packets[at : at + 1] = fragmented(packets[at], 136, 9)
-    found = read_both_ways([pcap_file(packets)], Reading(split_bytes=9000))
+    found = read_both_ways([pcap_file(packets)], SourceOptions(split_bytes=9000))
     client = min(int.from_bytes(mine[:2], "big"), 40_001, int.from_bytes(mine[2:], "big") or 40_001)
     assert len(found.fallback) == 1
     assert client.to_bytes(2, "big") in next(iter(found.fallback)) or mine[2:] in next(iter(found.fallback))
@@ -205,7 +205,7 @@ def test_ports_used_again_in_another_piece_and_within_one() -> None:
     once_more = replace(Ends(), isns=(1_900_000_000, 3))
     wires = [*stream(100).packets, *stream(100, again).packets, *stream(4, once_more).packets, *stream(80).packets]
     for split in (3000, 11_000, 30_000):
-        found = read_both_ways([pcap_file(packed(wires))], Reading(split_bytes=split))
+        found = read_both_ways([pcap_file(packed(wires))], SourceOptions(split_bytes=split))
         assert found.fallback == set()
         assert len({row["connection"] for row in found.frames.to_pylist()}) == 4
 
@@ -213,7 +213,7 @@ def test_ports_used_again_in_another_piece_and_within_one() -> None:
 def test_what_is_unfinished_when_ports_are_used_again_is_counted() -> None:
     again = replace(Ends(), isns=(900_000_000, 3))
     wires = [*stream(90, value=b"v" * 800).packets[:-1], *stream(90, again).packets]
-    found = read_both_ways([pcap_file(packed(wires))], Reading(split_bytes=7000))
+    found = read_both_ways([pcap_file(packed(wires))], SourceOptions(split_bytes=7000))
     assert found.fallback == set()
     assert any(row["missing"] for row in found.frames.to_pylist())
 
@@ -221,7 +221,7 @@ def test_what_is_unfinished_when_ports_are_used_again_is_counted() -> None:
 def test_a_handshake_that_a_boundary_cuts() -> None:
     packets = packed(stream(60).packets)
     for cut in range(1, 6):
-        found = read_both_ways([pcap_file(packets[:cut]), pcap_file(packets[cut:])], Reading())
+        found = read_both_ways([pcap_file(packets[:cut]), pcap_file(packets[cut:])], SourceOptions())
         assert found.fallback == set()
         assert len({row["connection"] for row in found.frames.to_pylist()}) == 1
 
@@ -229,13 +229,13 @@ def test_a_handshake_that_a_boundary_cuts() -> None:
 def test_connections_from_the_middle_on_and_silent_for_long() -> None:
     silent = stream(60, OTHER, opened=False).packets
     wires = [*silent[:40], *stream(300).packets, *silent[40:], *stream(60, Ends(ports=(5, 6)), opened=False).packets]
-    found = read_both_ways([pcap_file(packed(wires))], Reading(split_bytes=12_000))
+    found = read_both_ways([pcap_file(packed(wires))], SourceOptions(split_bytes=12_000))
     assert found.fallback == set()
 
 
 def test_sequence_numbers_go_round() -> None:
     ends = Ends(isns=(2**32 - 200, 2**32 - 20_000))
-    found = read_both_ways([pcap_file(packed(stream(300, ends).packets))], Reading(split_bytes=6000))
+    found = read_both_ways([pcap_file(packed(stream(300, ends).packets))], SourceOptions(split_bytes=6000))
     assert found.fallback == set()
     assert found.frames["end_offset"].to_pylist()[-2] > 100_000
 
@@ -248,7 +248,7 @@ def test_other_protocols_are_stitched_without_their_bytes() -> None:
     wires = together(made.packets, stream(300).packets)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prescan_connections, "HEAD_BYTES", 8000)
-        found = read_both_ways([pcap_file(packed(wires))], Reading(split_bytes=60_000))
+        found = read_both_ways([pcap_file(packed(wires))], SourceOptions(split_bytes=60_000))
     assert len(found.plan.pieces) > 8
     assert found.fallback == set()
 
@@ -258,7 +258,7 @@ def test_key_value_clients_are_stitched() -> None:
     for number in range(900):
         made.send(CLIENT, request(1, bytes(8), b"key%d" % number, b"v" * 60, opaque=number))
         made.send(SERVER, Message(bytes([0x81, 1]) + bytes(22)))
-    found = read_both_ways([pcap_file(packed(made.packets))], Reading(split_bytes=40_000))
+    found = read_both_ways([pcap_file(packed(made.packets))], SourceOptions(split_bytes=40_000))
     assert len(found.plan.pieces) > 4
     assert found.fallback == set()
 
@@ -269,14 +269,14 @@ def test_a_greeting_behind_the_anchor_changes_keys_in_all_later_pieces() -> None
     made.send(SERVER, Message(bytes.fromhex("811f0000000000000000000200000004") + bytes(8) + b"\x00\x12"))
     for seqno in range(1, 300):
         made.send(SERVER, mutation(1, 5, seqno, b"\x09key", b"v" * 300), mss=500)
-    found = read_both_ways([pcap_file(packed(made.packets))], Reading(split_bytes=12_000))
+    found = read_both_ways([pcap_file(packed(made.packets))], SourceOptions(split_bytes=12_000))
     assert found.fallback == set()
     assert sum(row["collection_id"] == 9 for row in found.frames.to_pylist()) == 299
 
 
 def test_a_connection_of_an_end_with_itself_is_shuffled() -> None:
     ends = Ends(addresses=("10.0.0.1", "10.0.0.1"), ports=(11_210, 11_210))
-    found = read_both_ways([pcap_file(packed(stream(60, ends).packets))], Reading(split_bytes=6000))
+    found = read_both_ways([pcap_file(packed(stream(60, ends).packets))], SourceOptions(split_bytes=6000))
     assert found.fallback == {talk(ends)}
 
 
@@ -287,22 +287,24 @@ def test_a_limit_of_a_task_decides_about_nothing(limits: Limits, monkeypatch: py
     for made in talks[::3]:
         made[20:23] = reversed(made[20:23])
     files = [pcap_file(packed(together(*talks[:6]) + together(*talks[6:])))]
-    assert read_both_ways(files, Reading(split_bytes=40_000)).fallback == set()
-    begin = prescan_connections.Logbook.__init__
+    assert read_both_ways(files, SourceOptions(split_bytes=40_000)).fallback == set()
+    begin = prescan_connections.PrescanConnections.__init__
 
-    def crowded(book: prescan_connections.Logbook, slow: SlowLane, options: Options, *, first: bool) -> None:
+    def crowded(
+        book: prescan_connections.PrescanConnections, slow: SequentialPath, options: ReadOptions, *, first: bool
+    ) -> None:
         begin(book, slow, options, first=first)
         book.limits = limits
 
-    monkeypatch.setattr(prescan_connections.Logbook, "__init__", crowded)
-    assert read_both_ways(files, Reading(split_bytes=40_000)).fallback
+    monkeypatch.setattr(prescan_connections.PrescanConnections, "__init__", crowded)
+    assert read_both_ways(files, SourceOptions(split_bytes=40_000)).fallback
 
 
 def test_ports_used_again_where_the_first_packet_is_missing() -> None:
     again = replace(Ends(), isns=(900_000_000, 3))
     first, second = packed(stream(60).packets), packed(stream(60, again).packets[1:], 1000)
     pieces = [first, second[:60], second[60:]]
-    found = read_both_ways([pcap_file(each) for each in pieces], Reading())
+    found = read_both_ways([pcap_file(each) for each in pieces], SourceOptions())
     assert found.fallback == {talk(Ends())}  # the scout can't tell that this answers to a SYN of another connection
     assert len({row["connection"] for row in found.frames.to_pylist()}) == 2
 
@@ -320,7 +322,7 @@ def test_a_dialect_that_shows_behind_too_many_frames_takes_its_talk_to_the_shuff
         made.send(SERVER, mutation(3, 7, seqno, b"key", b"v" * 100))
     packets = packed(made.packets)
     pieces = [packets[:40], packets[40:130], packets[130:]]
-    found = read_both_ways([pcap_file(each) for each in pieces], Reading())
+    found = read_both_ways([pcap_file(each) for each in pieces], SourceOptions())
     assert found.fallback == {talk(Ends())}
     assert {row["dialect"] for row in found.frames.to_pylist()[-20:]} == {"upr"}
 
@@ -331,7 +333,7 @@ def test_a_handshake_sent_again_across_a_boundary(which: int) -> None:
     for at in (2, 4, 30):
         again = replace(packets[which], time_ns=packets[at].time_ns)
         pieces = [packets[:at], [again, *packets[at : at + 40]], packets[at + 40 : at + 80], packets[at + 80 :]]
-        found = read_both_ways([pcap_file(each) for each in pieces], Reading())
+        found = read_both_ways([pcap_file(each) for each in pieces], SourceOptions())
         assert len({row["connection"] for row in found.frames.to_pylist()}) == 1
 
 
@@ -341,5 +343,5 @@ def test_nothing_that_is_not_known_is_believed() -> None:
     made = stream(2)
     for seqno in range(3, 40):
         made.send(SERVER, mutation(1, 5, seqno, b"key", lure), mss=500)
-    found = read_both_ways([pcap_file(packed(made.packets))], Reading(split_bytes=5000))
+    found = read_both_ways([pcap_file(packed(made.packets))], SourceOptions(split_bytes=5000))
     assert found.fallback == {talk(Ends())}

@@ -16,7 +16,7 @@ from analysis.rules.expressions import col
 from analysis.rules.model import Check, Rule, Severity
 from dissector.capture import expand
 from dissector.frames.reader import FrameReader
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.terminal.style import Terminal
 
 FEED = "captures/09_feed_real_consumer.pcap"
@@ -29,7 +29,7 @@ def _at_root(repo_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows() -> list[dict[str, object]]:
-    return [row for batch in FrameReader(expand([FEED]), Options()) for row in batch.to_pylist()]
+    return [row for batch in FrameReader(expand([FEED]), ReadOptions()) for row in batch.to_pylist()]
 
 
 def made_up(connection: str, guilty: int, *evidence: tuple[str, int]) -> Finding:
@@ -50,7 +50,7 @@ def test_neighbours_are_those_of_the_connection(chunk: int) -> None:
     for row in rows():
         by_connection.setdefault(str(row["connection"]), []).append(int(str(row["frame"])))
         every.append(made_up(str(row["connection"]), int(str(row["frame"]))))
-    transcript = read(expand([FEED]), Options(chunk_bytes=chunk), every)
+    transcript = read(expand([FEED]), ReadOptions(chunk_bytes=chunk), every)
     for finding in every:
         numbers = by_connection[finding.connection]
         at = numbers.index(finding.guilty.frame)
@@ -61,7 +61,7 @@ def test_neighbours_are_those_of_the_connection(chunk: int) -> None:
 def test_evidence_far_away_and_what_is_left_out() -> None:
     connection = next(str(row["connection"]) for row in rows() if row["frame"] == 91)
     finding = made_up(connection, 91, ("last", 82), ("previous_marker", 67))
-    transcript = read(expand([FEED]), Options(), [finding])
+    transcript = read(expand([FEED]), ReadOptions(), [finding])
     assert shown(transcript, finding) == [67, 82, 89, 90, 91, 92, 93]
     lines = list(lines_of(finding, transcript, TERMINAL, 15))
     marks = [re.split(r"  +", line.strip())[0] for line in lines[1:]]
@@ -80,7 +80,7 @@ def test_silence_is_shown() -> None:
         pause = int(str(after["time_ns"])) - int(str(before["time_ns"]))
         if before["connection"] == after["connection"] and pause > 5_000_000_000:
             finding = made_up(str(after["connection"]), int(str(after["frame"])))
-            transcript = read(expand([FEED]), Options(), [finding])
+            transcript = read(expand([FEED]), ReadOptions(), [finding])
             text = "\n".join(lines_of(finding, transcript, TERMINAL, 0))
             assert f"{pause / 1e9:,.1f} s of silence" in text
             return
@@ -88,14 +88,14 @@ def test_silence_is_shown() -> None:
 
 
 def test_nothing_is_read_for_nothing() -> None:
-    assert read(expand([FEED]), Options(), []).rows == {}
+    assert read(expand([FEED]), ReadOptions(), []).rows == {}
 
 
 def test_echoes_are_told() -> None:
     checked = Check("items", col.by_seqno < 0, "no", root="vbucket")
     inspection = check(FEED, rules=(Rule("TST-01", Severity.WARNING, "title", "doc", (checked,)),))
     finding = max(inspection.findings, key=lambda each: each.echoes)
-    transcript = read(expand([FEED]), Options(), [finding])
+    transcript = read(expand([FEED]), ReadOptions(), [finding])
     text = " ".join(" ".join(findings([finding], transcript, TERMINAL)).split())
     assert finding.last_echo is not None
     last = finding.last_echo.frame

@@ -18,7 +18,7 @@ import dpkt
 import pytest
 from support import READERS, ReaderClass, Row, read_run
 
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.spec import enums
 
 Truth = dict[str, Any]
@@ -154,7 +154,7 @@ class Recording:
         packed = path.with_suffix(".truth.json.gz")
         unpacked = path.with_suffix(".truth.json")
         truth = json.loads(gzip.decompress(packed.read_bytes()) if packed.exists() else unpacked.read_bytes())
-        found, report = read_run(path, reader_class, Options(values=True, redact=False))
+        found, report = read_run(path, reader_class, ReadOptions(values=True, redact=False))
         assert report.damage == []
         assert not report.given_up
         rows: dict[Place, dict[int, Row]] = {}

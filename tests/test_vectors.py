@@ -14,7 +14,7 @@ import pytest
 from dissector.codec.decoder import decode
 from dissector.codec.message import Decoded
 from dissector.spec import registry
-from dissector.spec.model import Dialect, Direction, Layout, Message
+from dissector.spec.model import Dialect, Layout, Message, MessageType
 
 DATA = Path(__file__).parent / "data"
 VECTORS: list[dict[str, Any]] = json.loads((DATA / "vectors.json").read_text())
@@ -68,7 +68,7 @@ def test_vector(vector: dict[str, Any]) -> None:
             assert {name: row[name] for name in expected_row} == expected_row
 
 
-def seen_layouts() -> set[tuple[Message, Direction, Layout]]:
+def seen_layouts() -> set[tuple[Message, MessageType, Layout]]:
     seen = set()
     for vector in (*VECTORS, *SEED_VECTORS):
         for name in ("hex", "normalized"):
@@ -88,7 +88,7 @@ def test_every_layout_has_a_vector(message: Message) -> None:
     """A new opcode or layout without bytes that prove it fails here."""
     seen = seen_layouts_cached()
     shape, direction = (
-        (message.request, Direction.REQUEST) if message.request is not None else (message.push, Direction.RESPONSE)
+        (message.request, MessageType.REQUEST) if message.request is not None else (message.push, MessageType.RESPONSE)
     )
     assert shape is not None
     missing = [layout.name for layout in shape.layouts if (message, direction, layout) not in seen]
@@ -99,10 +99,10 @@ def test_every_layout_has_a_vector(message: Message) -> None:
 _cache: dict[str, Any] = {}
 
 
-def seen_layouts_cached() -> set[tuple[Message, Direction, Layout]]:
+def seen_layouts_cached() -> set[tuple[Message, MessageType, Layout]]:
     if "layouts" not in _cache:
         _cache["layouts"] = seen_layouts()
-    layouts: set[tuple[Message, Direction, Layout]] = _cache["layouts"]
+    layouts: set[tuple[Message, MessageType, Layout]] = _cache["layouts"]
     return layouts
 
 

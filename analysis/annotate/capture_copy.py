@@ -36,7 +36,7 @@ from dissector.capture.pcapng_writer import (
     packet_block,
     section_header,
 )
-from dissector.capture.sound_blocks import CHUNK_BYTES, StretchReader
+from dissector.capture.sound_blocks import CHUNK_BYTES, SoundBlockReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dissector.capture.packet_block import Longs
     from dissector.capture.pcap import FileHeader
     from dissector.capture.pcapng_writer import Option
-    from dissector.capture.sound_blocks import Packets, Stretch
+    from dissector.capture.sound_blocks import Packets, SoundBlocks
 
 _SECTION_LENGTH_AT = 16  #: bytes into a section header
 _SECTION_HEADER_BYTES = 28
@@ -72,7 +72,7 @@ class Comments(Protocol):
 
 
 @dataclass(slots=True)
-class Copied:
+class CopyResult:
     """What became of the packets and their comments."""
 
     packets: int = 0
@@ -84,7 +84,7 @@ class Copied:
 
 def copy(
     inputs: Sequence[Input | RawStream], comments: Comments, stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES
-) -> Copied:
+) -> CopyResult:
     """Copy captures one behind the other; ``stream`` can be written to at any place."""
     copier = _Copier(comments, stream, chunk_bytes)
     for each in inputs:
@@ -97,7 +97,7 @@ class _Copier:
     """Writes captures one behind the other, and counts packets through."""
 
     def __init__(self, comments: Comments, stream: IO[bytes], chunk_bytes: int) -> None:
-        self.done = Copied()
+        self.done = CopyResult()
         self._comments = comments
         self._stream = stream
         self._chunk_bytes = chunk_bytes
@@ -108,7 +108,7 @@ class _Copier:
     def copy(self, each: Input | RawStream) -> None:
         """Copy one capture."""
         self._order, self._length_at, self._position = "", None, 0
-        with StretchReader(each, self._take, self._chunk_bytes) as reader:
+        with SoundBlockReader(each, self._take, self._chunk_bytes) as reader:
             if reader.is_pcapng:
                 for _ in reader:
                     pass  # its stretches are taken
@@ -122,7 +122,7 @@ class _Copier:
 
     # ------------------------------------------------------------------------------------------------------- pcap
 
-    def _pcap(self, packets: StretchReader, header: FileHeader | None) -> None:
+    def _pcap(self, packets: SoundBlockReader, header: FileHeader | None) -> None:
         if header is None:
             return
         self._begin("<")
@@ -148,7 +148,7 @@ class _Copier:
 
     # ----------------------------------------------------------------------------------------------------- pcapng
 
-    def _take(self, stretch: Stretch) -> None:
+    def _take(self, stretch: SoundBlocks) -> None:
         """Copy blocks of a pcapng file."""
         if stretch.position != self._position:
             self._change()  # something damaged was left out
@@ -163,7 +163,7 @@ class _Copier:
         else:
             self._packets(stretch, stretch.packets)
 
-    def _section(self, stretch: Stretch) -> None:
+    def _section(self, stretch: SoundBlocks) -> None:
         if len(stretch.data) < _SECTION_HEADER_BYTES:  # the reader needs no more than the byte order
             self._begin(stretch.order)
             return
@@ -172,7 +172,7 @@ class _Copier:
         self._length_at = self._stream.tell() + _SECTION_LENGTH_AT if stated else None
         self._stream.write(stretch.data)
 
-    def _packets(self, stretch: Stretch, packets: Packets) -> None:
+    def _packets(self, stretch: SoundBlocks, packets: Packets) -> None:
         """Copy packet blocks and what lies between them."""
         chosen = np.union1d(self._count(len(packets.start)), _suspects(stretch, packets))
         first = self.done.packets - len(packets.start) + 1
@@ -190,7 +190,7 @@ class _Copier:
             self._stream.write(new)
         self._stream.write(stretch.data[copied:])
 
-    def _packet(self, stretch: Stretch, packets: Packets, at: int, number: int) -> bytes:
+    def _packet(self, stretch: SoundBlocks, packets: Packets, at: int, number: int) -> bytes:
         """Return a packet's block with its comments."""
         order, start = stretch.order, int(packets.start[at])
         kind, length = struct.unpack_from(f"{order}II", stretch.data, start)
@@ -239,7 +239,7 @@ class _Copier:
         return [(COMMENT, text) for text in self._comments.of(number)]
 
 
-def _suspects(stretch: Stretch, packets: Packets) -> Longs:
+def _suspects(stretch: SoundBlocks, packets: Packets) -> Longs:
     """Return the packets in whose blocks the mark of our comments is: few have to be looked at closely."""
     found: list[int] = []
     data = bytes(stretch.data)

@@ -25,7 +25,7 @@ _FORM = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class PacketComment:
     """What a comment says."""
 
     rule: str
@@ -62,7 +62,7 @@ def checksum(text: str) -> int:
     return value
 
 
-def read_comment(text: str) -> Annotation | None:
+def read_comment(text: str) -> PacketComment | None:
     """Read a comment; None: it is none of ours."""
     if len(text) > LONGEST_COMMENT:
         return None
@@ -72,7 +72,7 @@ def read_comment(text: str) -> Annotation | None:
     if checksum(text[: match.start("check") - 2]) != int(match["check"], 16):
         return None
     packets = (each.split(" ") for each in match["packets"].split(", "))
-    return Annotation(
+    return PacketComment(
         match["rule"],
         match["severity"],
         match["role"],

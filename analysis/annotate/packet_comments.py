@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.annotate.comment import Annotation
+from analysis.annotate.comment import PacketComment
 from analysis.check import transcript
 from dissector.capture import CaptureReader
 from dissector.errors import InputError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from analysis.check.findings import Finding
     from dissector.capture import Input
     from dissector.frames.reader import FrameReader
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
 #: What a comment says of a frame, and where it is. No key: user data leaves a capture only when asked for.
 _COLUMNS = transcript.COLUMNS | {"name", "response", "vbucket", "by_seqno"}
@@ -34,17 +34,17 @@ _PLACES = frozenset(("capture", "capture_first", "packet_first", "packet_last", 
 _MOST_BYTES = 8 << 20
 
 
-class _Place(NamedTuple):
+class _FramePlace(NamedTuple):
     """A frame: what it is called, and its packet in the copy."""
 
     message: str
     packet: int
 
 
-class Annotations:
+class PacketComments:
     """The comments of every packet, by its number in the copy."""
 
-    def __init__(self, findings: Sequence[Finding], places: dict[int, _Place]) -> None:
+    def __init__(self, findings: Sequence[Finding], places: dict[int, _FramePlace]) -> None:
         self._places = places
         self._proofs: dict[int, list[tuple[Finding, int]]] = defaultdict(list)
         for finding in findings:
@@ -66,9 +66,9 @@ class Annotations:
                 found.append(text)
         return found
 
-    def _annotation(self, finding: Finding, at: int) -> Annotation:
+    def _annotation(self, finding: Finding, at: int) -> PacketComment:
         frame = finding.frames[at]
-        return Annotation(
+        return PacketComment(
             finding.rule,
             finding.severity.value,
             frame.role,
@@ -79,12 +79,12 @@ class Annotations:
         )
 
 
-def annotations_of(
+def comments_for(
     inputs: Sequence[Input],
-    options: Options,
+    options: ReadOptions,
     findings: Sequence[Finding],
     watch: Callable[[FrameReader], Callable[[], None]] | None = None,
-) -> Annotations:
+) -> PacketComments:
     """Make the comments for a copy of ``inputs``, which are in the order in which they are read and copied."""
     chosen = dataclasses.replace(options, columns=_COLUMNS | _PLACES, document_keys=False)
     rows = transcript.read(inputs, chosen, findings, watch, neighbours=0).rows
@@ -96,10 +96,10 @@ def annotations_of(
     last = max((index[capture] for capture, _ in found.values()), default=0)
     before = _packets_before(inputs[:last])
     places = {
-        number: _Place(_message(rows[number]), before[index[capture]] + packet)
+        number: _FramePlace(_message(rows[number]), before[index[capture]] + packet)
         for number, (capture, packet) in found.items()
     }
-    return Annotations(findings, places)
+    return PacketComments(findings, places)
 
 
 def _packet(row: dict[str, Any]) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from analysis.archive.packed_batches import BUNDLES, bundled, in_order
+from analysis.archive.packed_batches import BUNDLES, in_order, packed_frames
 from analysis.archive.schema import FINDINGS
 from analysis.check.checker import MAX_FINDINGS, Checker
 from analysis.check.export import row_of
@@ -58,21 +58,21 @@ def outcomes(
     sources = [(ring, path, shares[ring]) for ring, paths in rings.items() for path in paths]
     most = _TASKS * spark.sparkContext.defaultParallelism
     numbers = spark.range(0, len(sources), 1, min(len(sources), most))
-    dealt = map_in_arrow(numbers, deals(sources), spark_schema(BUNDLES))
+    dealt = map_in_arrow(numbers, partition_frames(sources), spark_schema(BUNDLES))
     # A number, or Spark would put tasks together that look small, as bundles compress well.
     count = min(sum(shares[ring] for ring in rings), most)
     ordered = dealt.repartition(count, "ring", "share").sortWithinPartitions("ring", "share", "first_frame")
     return map_in_arrow(ordered, checks([rule.id for rule in rules], limit), spark_schema(OUTCOMES))
 
 
-def deals(sources: Sources) -> Callable[[Batches], Batches]:
+def partition_frames(sources: Sources) -> Callable[[Batches], Batches]:
     """Return what the first tasks do: numbers of files in (a column ``id``), bundles out."""
 
     def deal(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 ring, path, shares = sources[number]
-                yield from bundled(path, ring, shares)
+                yield from packed_frames(path, ring, shares)
 
     return deal
 
@@ -83,7 +83,7 @@ def checks(rules: Sequence[str], limit: int = MAX_FINDINGS) -> Callable[[Batches
 
     def check(batches: Batches) -> Batches:
         chosen = [RULE_BY_ID[name] for name in names]
-        for (ring, _), bundles in itertools.groupby(_bundles(batches), key=lambda bundle: bundle[:2]):
+        for (ring, _), bundles in itertools.groupby(_packed_batches(batches), key=lambda bundle: bundle[:2]):
             checker = Checker(chosen, limit=limit)
             for frames in in_order(packed for *_, packed in bundles):
                 checker.fold(frames)
@@ -92,7 +92,7 @@ def checks(rules: Sequence[str], limit: int = MAX_FINDINGS) -> Callable[[Batches
     return check
 
 
-def _bundles(batches: Batches) -> Iterator[tuple[str, int, bytes]]:
+def _packed_batches(batches: Batches) -> Iterator[tuple[str, int, bytes]]:
     for batch in batches:
         places = (batch.column(name).to_pylist() for name in ("ring", "share"))
         # One at a time: together they would be there twice.

@@ -1,7 +1,8 @@
 """Order-local rules by ring: a task reads a ring's frames where they lie, checks them, and writes what it found.
 
 What the command line does, in a task; nothing is sent around, so it costs little more. Its unit is the ring, therefore
-it is for rings that keep no core waiting: :func:`dealt` tells them from those whose connections have to be shared out
+it is for rings that keep no core waiting: :func:`partitioned` tells them from those whose connections have to be
+shared out
 (``checking``). Files have names that readers pass over until the driver knows that the task counts. Must not know Spark
 beyond tasks, nor any rule.
 """
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from analysis.archive import rule_summary
 from analysis.archive.ordered_frames import frames_in_order
-from analysis.archive.part_files import Parts, uncover
+from analysis.archive.part_files import PartFiles, publish
 from analysis.archive.schema import FINDINGS, FRAMES, SUMMARY
 from analysis.check.checker import MAX_FINDINGS, Checker
 from analysis.check.export import row_of
@@ -49,7 +50,7 @@ def rings_below(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def dealt(rings: Rings, cores: int) -> tuple[list[str], dict[str, int]]:
+def partitioned(rings: Rings, cores: int) -> tuple[list[str], dict[str, int]]:
     """Return rings that are checked whole, largest first; and those whose connections are shared out, by how many.
 
     Too large for one task is what would keep one core busy for more than half the time that all of them need together.
@@ -73,7 +74,7 @@ def check_rings(spark: SparkSession, folder: Path, rings: Rings, names: Sequence
     numbers = spark.range(0, len(order), 1, tasks)
     done = map_in_arrow(numbers, checks(folder, lambda: shared.value), spark_schema(_FILES)).collect()
     for row in done:
-        uncover(folder, row["file"])
+        publish(folder, row["file"])
     shared.destroy()
 
 
@@ -94,7 +95,7 @@ def check_ring(folder: Path, ring: str, files: Sequence[Path], limit: int = MAX_
     for batch in frames_in_order(files, sorted(COLUMNS)):
         checker.fold(batch)
     checker.finish()
-    parts = Parts(folder, ring, uuid.uuid4().hex[:12])
+    parts = PartFiles(folder, ring, uuid.uuid4().hex[:12])
     parts.write(FINDINGS, table_of([row_of(finding) for finding in checker.findings], FINDINGS.columns))
     kept = Counter(finding.rule for finding in checker.findings)
     told = [rule_summary.row_of(tally, kept[rule]) for rule, tally in checker.tallies.items() if tally.checked]

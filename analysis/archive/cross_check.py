@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from analysis.archive import rule_summary, seqno_spans, spark_tables, xcn_01
 from analysis.archive.document_versions import versions
-from analysis.archive.part_files import Parts, uncover
+from analysis.archive.part_files import PartFiles, publish
 from analysis.archive.schema import ACROSS, COMPARED, CONNECTIONS, FINDINGS, FRAMES, SPANS, SUMMARY
 from analysis.check.checker import MAX_FINDINGS
 from analysis.check.export import row_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class RingDelta:
     """What has happened to an archive's rings since the last comparison."""
 
     came: frozenset[str]  #: new ones, and those that have changed
@@ -37,13 +37,13 @@ class Move:
     stayed: frozenset[str]
 
     @classmethod
-    def between(cls, before: dict[str, str], now: dict[str, str]) -> Move:
+    def between(cls, before: dict[str, str], now: dict[str, str]) -> RingDelta:
         """Compare the states of rings, by ring."""
         stayed = frozenset(name for name, state in now.items() if before.get(name) == state)
         return cls(frozenset(now) - stayed, frozenset(before) - stayed, stayed)
 
 
-def compare(spark: SparkSession, archive: Path, folder: Path, move: Move) -> None:
+def compare(spark: SparkSession, archive: Path, folder: Path, move: RingDelta) -> None:
     """Compare what is due, and write the tables about it below a folder; of spans, only those of rings that came.
 
     Where no ring has stayed everything is due, and nothing is read of what was there before.
@@ -76,11 +76,11 @@ def compare(spark: SparkSession, archive: Path, folder: Path, move: Move) -> Non
         found = xcn_01.findings(shown(rings), broken)
         tally.unlisted = tally.violated - broken.selectExpr("sum(violated)").collect()[0][0]
         broken.unpersist()
-    parts = Parts(folder, ACROSS, folder.name)
+    parts = PartFiles(folder, ACROSS, folder.name)
     parts.write(FINDINGS, table_of([row_of(finding) for finding in found], FINDINGS.columns))
     parts.write(SUMMARY, table_of([rule_summary.row_of(tally, len(found))], SUMMARY.columns))
     for name in parts.close():
-        uncover(folder, name)
+        publish(folder, name)
 
 
 def updated(
@@ -88,7 +88,7 @@ def updated(
     came: DataFrame,
     known: DataFrame,
     earlier: DataFrame,
-    move: Move,
+    move: RingDelta,
     place: str,
 ) -> tuple[DataFrame, DataFrame]:
     """Return what was compared, brought up to date, and the spans of all rings.

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from analysis.archive.part_files import Parts
+from analysis.archive.part_files import PartFiles
 from analysis.archive.schema import CONNECTIONS, FRAMES, QUARANTINE, STREAMS
-from analysis.spark.storage import Elsewhere
+from analysis.spark.storage import RemoteFile
 from dissector.capture import CaptureReader
-from dissector.frames.batch import View
+from dissector.frames.batch import FrameBatch
 from dissector.frames.reader import FrameReader
-from dissector.summary.connections import Roster, forget
+from dissector.summary.connections import ConnectionSummaries, forget
 from dissector.summary.rows import ConnectionRows, stream_rows
 from dissector.summary.schema import table_of
 from dissector.summary.streams import Streams
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from analysis.archive.rings import Ring
     from dissector.capture import Input
-    from dissector.options import Options, Report
-    from dissector.summary.connections import Member
+    from dissector.options import ReadOptions, ReadReport
+    from dissector.summary.connections import ConnectionSummary
     from dissector.tcp.connections import Connection
 
     Batches = Iterator[pa.RecordBatch]
@@ -52,7 +52,7 @@ RESULT = pa.schema(
 )
 
 
-def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: Options) -> Callable[[Batches], Batches]:
+def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: ReadOptions) -> Callable[[Batches], Batches]:
     """Return what a task does: numbers of rings in (a column ``id``), results out; files go below ``folder``."""
 
     def run(batches: Batches) -> Batches:
@@ -63,13 +63,13 @@ def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: Options)
     return run
 
 
-def ingest(folder: Path, ring: Ring, options: Options) -> dict[str, Any]:
+def ingest(folder: Path, ring: Ring, options: ReadOptions) -> dict[str, Any]:
     """Read a ring; return a row of :data:`RESULT`. A file that can't be read is left out, with its reason."""
     notes: dict[str, str] = {}
     inputs = [capture.input() for capture in ring.captures]
     usable = [each for each in inputs if not _refused(each, notes)]
     while True:
-        parts = Parts(folder, ring.id, uuid.uuid4().hex[:12])
+        parts = PartFiles(folder, ring.id, uuid.uuid4().hex[:12])
         try:
             result = _read(usable, options, parts)
             break
@@ -94,19 +94,19 @@ def ingest(folder: Path, ring: Ring, options: Options) -> dict[str, Any]:
     }
 
 
-def _read(inputs: Sequence[Input], options: Options, parts: Parts) -> tuple[Report, int]:
+def _read(inputs: Sequence[Input], options: ReadOptions, parts: PartFiles) -> tuple[ReadReport, int]:
     found = ConnectionRows()
     streams = Streams()
 
-    def end(connection: Connection, member: Member | None) -> None:
+    def end(connection: Connection, member: ConnectionSummary | None) -> None:
         found.add(connection, member)
         forget(connection, member)
 
-    roster = Roster(end)
+    roster = ConnectionSummaries(end)
     chosen = dataclasses.replace(options, inspect=True, separate=False)
     reader = FrameReader(inputs, chosen, ended=roster.end)
     for batch in reader:
-        view = View(batch)
+        view = FrameBatch(batch)
         streams.fold(view, roster.fold(view))
         roster.settle()
         parts.write_frames(FRAMES, batch)
@@ -129,12 +129,12 @@ def _refused(each: Input, notes: dict[str, str]) -> bool:
 
 def _unreachable(inputs: Sequence[Input], error: Exception) -> bool:
     """Tell whether it is not a file that is bad but the way to it: then nothing is known of it, and the task fails."""
-    elsewhere = any(isinstance(each, Elsewhere) for each in inputs)
+    elsewhere = any(isinstance(each, RemoteFile) for each in inputs)
     why = error if isinstance(error, OSError) else error.__cause__
     return elsewhere and isinstance(why, OSError) and not isinstance(why, FileNotFoundError)
 
 
-def _guilty(inputs: Sequence[Input], options: Options, notes: dict[str, str]) -> list[Input]:
+def _guilty(inputs: Sequence[Input], options: ReadOptions, notes: dict[str, str]) -> list[Input]:
     """Read every file alone; return those that can't be read that way either."""
     guilty = []
     for each in inputs:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from analysis.archive import check_by_ring, cross_check, manifest, progress, spark_tables, transaction
 from analysis.archive.check_by_connection import findings_of, outcomes, tallies_of
 from analysis.archive.ingest import RESULT, ingests
-from analysis.archive.manifest import Entry, Manifest
-from analysis.archive.part_files import uncover
+from analysis.archive.manifest import Manifest, ManifestEntry
+from analysis.archive.part_files import publish
 from analysis.archive.rings import Capture, find, rings
 from analysis.archive.rule_summary import summary
 from analysis.archive.schema import FINDINGS, QUARANTINE, SPANS, SUMMARY
@@ -24,7 +24,7 @@ from analysis.rules import GLOBAL_RULES, RULES
 from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
 from dissector import __version__
 from dissector.errors import InputError
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +56,15 @@ class Outcome:
 
 
 def run(
-    spark: SparkSession, archive: Path, names: Sequence[str], options: Options | None = None, *, separate: bool = False
+    spark: SparkSession,
+    archive: Path,
+    names: Sequence[str],
+    options: ReadOptions | None = None,
+    *,
+    separate: bool = False,
 ) -> Outcome:
     """Bring an archive up to date with captures: files, directories, patterns."""
-    chosen = options or Options()
+    chosen = options or ReadOptions()
     archive = archive.absolute()
     captures = find(names, without=archive)
     fresh = not archive.exists()
@@ -110,7 +115,7 @@ def _held(before: Manifest, ring: Ring) -> bool:
 
 
 def _add(
-    spark: SparkSession, archive: Path, changed: list[Ring], before: Manifest, made_by: str, options: Options
+    spark: SparkSession, archive: Path, changed: list[Ring], before: Manifest, made_by: str, options: ReadOptions
 ) -> Manifest:
     """Read and check rings, and put them into the archive in place of what it has of them."""
     folder = transaction.begin(archive, uuid.uuid4().hex[:12])
@@ -133,7 +138,7 @@ def _add(
     return after
 
 
-def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: Options) -> dict[str, Entry]:
+def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: ReadOptions) -> dict[str, ManifestEntry]:
     size = sum(ring.size for ring in changed)
     tasks = min(len(changed), max(2 * spark.sparkContext.defaultParallelism, size // _TASK_BYTES))
     # They come largest first, and a task gets neighbours: deal them out like cards.
@@ -141,20 +146,20 @@ def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: Opt
     numbers = spark.range(0, len(changed), 1, tasks)
     results = map_in_arrow(numbers, ingests(folder, lambda: shared.value, options), spark_schema(RESULT)).collect()
     places = {ring.id: ring for ring in changed}
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ManifestEntry] = {}
     for row in results:
         ring = places[row["ring"]]
         counts = {name: row[name] for name in ("frames", "connections", "left_out", "damaged")}
-        entries[ring.id] = Entry(ring.place, ring.captures, [], **counts)
+        entries[ring.id] = ManifestEntry(ring.place, ring.captures, [], **counts)
         for name in row["files"]:
-            uncover(folder, name)
+            publish(folder, name)
     shared.destroy()
     return entries
 
 
 def _check(spark: SparkSession, folder: Path) -> None:
     there = check_by_ring.rings_below(folder)
-    whole, shares = check_by_ring.dealt(there, spark.sparkContext.defaultParallelism)
+    whole, shares = check_by_ring.partitioned(there, spark.sparkContext.defaultParallelism)
     check_by_ring.check_rings(spark, folder, there, whole)
     if not shares:
         return
@@ -171,7 +176,7 @@ def _compare(spark: SparkSession, archive: Path, before: Manifest) -> Manifest:
     """Check the rules that look at everything there is, as far as what has changed can concern them."""
     folder = transaction.begin(archive, uuid.uuid4().hex[:12])
     states = _states(before)
-    move = cross_check.Move.between(before.across_of, states)
+    move = cross_check.RingDelta.between(before.across_of, states)
     with progress.step(spark.sparkContext, "comparing connections"):
         cross_check.compare(spark, archive, folder, move)
     kept = [name for name in before.across if name.startswith(f"{SPANS.name}/") and _ring_of(name) in move.stayed]
@@ -194,7 +199,7 @@ def _paths(contents: Manifest) -> set[str]:
     return {each.path for entry in contents.rings.values() for each in entry.captures}
 
 
-def _made_by(options: Options, *, separate: bool) -> str:
+def _made_by(options: ReadOptions, *, separate: bool) -> str:
     """Return what decides about rows beside the captures."""
     rules = [rule.id for rule in (*RULES, *GLOBAL_RULES)]
     text = repr((__version__, options.limits, sorted(options.ports.rules.items()), options.dialect, separate, rules))

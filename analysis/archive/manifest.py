@@ -22,7 +22,7 @@ FORM = 2
 
 
 @dataclass(slots=True)
-class Entry:
+class ManifestEntry:
     """A ring that is in the archive."""
 
     place: str
@@ -43,7 +43,7 @@ class Manifest:
     """The contents of an archive."""
 
     made_by: str = ""  #: what decides about the rows beside the captures: release, options, rules
-    rings: dict[str, Entry] = field(default_factory=dict)
+    rings: dict[str, ManifestEntry] = field(default_factory=dict)
     across: list[str] = field(default_factory=list)  #: files of the rules that look at all rings
     across_of: dict[str, str] = field(default_factory=dict)  #: state of each ring that these were made of
 
@@ -91,7 +91,7 @@ def write_text(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: ManifestEntry) -> dict[str, Any]:
     return {
         "place": entry.place,
         "captures": [[each.path, each.size, each.mtime_ns] for each in entry.captures],
@@ -103,7 +103,7 @@ def _plain(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _entry(plain: dict[str, Any]) -> Entry:
+def _entry(plain: dict[str, Any]) -> ManifestEntry:
     captures = tuple(Capture(path, size, mtime) for path, size, mtime in plain["captures"])
     counts = {name: plain[name] for name in ("frames", "connections", "left_out", "damaged")}
-    return Entry(plain["place"], captures, plain["files"], **counts)
+    return ManifestEntry(plain["place"], captures, plain["files"], **counts)

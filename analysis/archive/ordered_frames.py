@@ -50,11 +50,11 @@ def larger(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Batches
 def _merged(paths: Sequence[Path], columns: Sequence[str], rows: int) -> Batches:
     """Give out the rows of all files by number: of the file that is first, all before the next one's turn."""
     waiting = sorted(((_first(path), path) for path in paths), reverse=True)
-    reading: list[tuple[int, int, _Source]] = []
+    reading: list[tuple[int, int, _PartSource]] = []
     while waiting or reading:
         while waiting and (not reading or waiting[-1][0] <= reading[0][0]):
             _, path = waiting.pop()
-            _push(reading, _Source(path, columns, rows), len(waiting))
+            _push(reading, _PartSource(path, columns, rows), len(waiting))
         if not reading:
             continue
         _, place, source = heapq.heappop(reading)
@@ -63,12 +63,12 @@ def _merged(paths: Sequence[Path], columns: Sequence[str], rows: int) -> Batches
         _push(reading, source, place)
 
 
-def _push(reading: list[tuple[int, int, _Source]], source: _Source, place: int) -> None:
+def _push(reading: list[tuple[int, int, _PartSource]], source: _PartSource, place: int) -> None:
     if source.next_frame is not None:
         heapq.heappush(reading, (source.next_frame, place, source))
 
 
-class _Source:
+class _PartSource:
     """One file, as far as it has been read."""
 
     def __init__(self, path: Path, columns: Sequence[str], rows: int) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from analysis.archive.ordered_frames import larger
 from analysis.context import COLUMNS
-from analysis.spark.segment_rows import share_of
+from analysis.spark.segment_rows import partition_of
 from dissector.arrow import encoded
 from dissector.frames.schema import SCHEMA
 
@@ -37,13 +37,13 @@ _DEALT_ROWS = 32_768, 131_072
 _LARGEST_ROWS = 1024
 
 
-def bundled(path: Path, ring: str, shares: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+def packed_frames(path: Path, ring: str, shares: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
     """Read a file of a ring's frames, so many rows at a time, and deal them out by connection."""
     rows = rows or min(max(_BUNDLE_ROWS * shares, _DEALT_ROWS[0]), _DEALT_ROWS[1])
     for batch in pq.ParquetFile(path).iter_batches(rows, columns=CHECKED.names, use_threads=False):
         made = [
             {"ring": ring, "share": share, "first_frame": part.column("frame")[0].as_py(), "frames": packed(part)}
-            for share, part in _dealt(batch, shares)
+            for share, part in _partitioned(batch, shares)
         ]
         yield pa.RecordBatch.from_pylist(made, BUNDLES)
 
@@ -59,9 +59,9 @@ def in_order(bundles: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
     yield from larger(_merged(map(_unpacked, bundles)))
 
 
-def _dealt(batch: pa.RecordBatch, shares: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _partitioned(batch: pa.RecordBatch, shares: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     names, codes = encoded(batch.column("connection"))
-    place = np.array([share_of(name.encode(), shares) for name in names.to_pylist()], np.int32)[codes]
+    place = np.array([partition_of(name.encode(), shares) for name in names.to_pylist()], np.int32)[codes]
     order = np.argsort(place, kind="stable")
     sorted_batch, place = batch.take(pa.array(order)), place[order]
     bounds = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), len(place)]

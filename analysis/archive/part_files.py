@@ -16,7 +16,7 @@ from dissector.frames.writers import ParquetWriter
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from analysis.archive.schema import Table
+    from analysis.archive.schema import ArchiveTable
 
 HIDDEN = "_"
 #: Rows of a file; Spark reads a file with several tasks, so this only keeps single files handy.
@@ -26,7 +26,7 @@ _MAX_OPEN = 4
 _DAY_NS = 86_400_000_000_000
 
 
-class Parts:
+class PartFiles:
     """The files of one attempt."""
 
     def __init__(self, folder: Path, ring: str, attempt: str) -> None:
@@ -34,9 +34,9 @@ class Parts:
         self._ring = ring
         self._attempt = attempt
         self._names: list[str] = []
-        self._open: dict[int, _Part] = {}  #: by day, the one that was used last at the end
+        self._open: dict[int, _PartFile] = {}  #: by day, the one that was used last at the end
 
-    def write(self, table: Table, rows: pa.Table) -> None:
+    def write(self, table: ArchiveTable, rows: pa.Table) -> None:
         """Write the rows of a small table; nothing where there are none."""
         if rows.num_rows:
             part = self._part(table, f"ring={self._ring}")
@@ -44,7 +44,7 @@ class Parts:
                 part.write(batch)
             part.close()
 
-    def write_frames(self, table: Table, batch: pa.RecordBatch) -> None:
+    def write_frames(self, table: ArchiveTable, batch: pa.RecordBatch) -> None:
         """Write frames, each to its day."""
         days = batch.column("time_ns").to_numpy() // _DAY_NS
         if len(days) and days[0] == days[-1] and (days == days[0]).all():
@@ -68,7 +68,7 @@ class Parts:
         for name in self._names:
             (self._folder / name).unlink(missing_ok=True)
 
-    def _day(self, table: Table, day: int) -> _Part:
+    def _day(self, table: ArchiveTable, day: int) -> _PartFile:
         part = self._open.pop(day, None)
         if part is not None and part.rows >= _MAX_ROWS:
             part.close()
@@ -80,15 +80,15 @@ class Parts:
         self._open[day] = part
         return part
 
-    def _part(self, table: Table, folder: str) -> _Part:
+    def _part(self, table: ArchiveTable, folder: str) -> _PartFile:
         name = f"{table.name}/{folder}/{HIDDEN}{self._ring}-{self._attempt}-{len(self._names)}.parquet"
         self._names.append(name)
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        return _Part(path.open("xb"), table.schema)
+        return _PartFile(path.open("xb"), table.schema)
 
 
-class _Part:
+class _PartFile:
     """One file."""
 
     def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
@@ -109,7 +109,7 @@ class _Part:
         self._stream.close()
 
 
-def uncover(folder: Path, name: str) -> str:
+def publish(folder: Path, name: str) -> str:
     """Give a hidden file its name; return it, relative to the folder. It may have it already."""
     path = Path(name)
     shown = path.with_name(path.name.removeprefix(HIDDEN))

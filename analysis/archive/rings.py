@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.spark.storage import Address, beside, local_name, remote, shown, usual
+from analysis.spark.storage import Location, beside, local_name, remote, shown, usual
 from dissector.capture import Input
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from analysis.spark.storage import Listed
+    from analysis.spark.storage import StoredFile
 
 #: Files that are taken up in directories. Whatever is named, or matches a given pattern, is taken up anyway.
 _LOOKS = re.compile(r"\.(pcap|pcapng|cap|dmp|ntar)([.\-_]?\d+)?(\.(gz|zst|zstd|lz4|bz2|xz))?$", re.IGNORECASE)
@@ -37,13 +37,13 @@ class Capture:
     size: int
     mtime_ns: int
     #: How to open it, with whatever that takes: not to be kept, and not to be shown.
-    address: Address | None = field(default=None, compare=False, repr=False)
+    address: Location | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, path: str, *, near: Capture | None = None) -> Capture | None:
         """Look a file up, one elsewhere by the means of another there; None: it is not there, or no file."""
         if not is_elsewhere(path):
-            address, elsewhere = Address(path, "", path), False
+            address, elsewhere = Location(path, "", path), False
         else:
             address, elsewhere = beside(path, near.address if near is not None else None), True
         looked = address.look()
@@ -129,12 +129,12 @@ def _add(found: dict[str, Capture], given: str) -> None:
             raise InputError(f"{capture.path}: is on two file systems, which an archive can't tell apart")
 
 
-def _capture(listed: Listed) -> Capture:
+def _capture(listed: StoredFile) -> Capture:
     address = usual(listed.address)
     return Capture(address.name, listed.size, listed.mtime_ns, address)
 
 
-def _served_by(address: Address) -> str:
+def _served_by(address: Location) -> str:
     """Return where a file is, whoever asks for it."""
     scheme, _, rest = address.system.partition("://")
     host, slash, options = rest.partition("/")

@@ -70,7 +70,7 @@ COMPARED_COLUMNS: tuple[Column, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ArchiveTable:
     """One table: a folder of Parquet files."""
 
     name: str
@@ -84,16 +84,20 @@ class Table:
         return schema_of(self.columns)
 
 
-FRAMES = Table("frames", "one row per frame", FRAME_COLUMNS, ("day", "ring"))
-CONNECTIONS = Table("connections", "one row per connection", CONNECTION_COLUMNS)
-STREAMS = Table("streams", "one row per stream request or stream", STREAM_COLUMNS)
-FINDINGS = Table("findings", "one row per violation, with the frames that prove it", FINDING_COLUMNS)
-SUMMARY = Table("summary", "one row per ring and rule: how often it was checked and how that went", SUMMARY_COLUMNS)
-QUARANTINE = Table("quarantine", "one row per file that could not be read, or not in full", QUARANTINE_COLUMNS)
-SPANS = Table("spans", "one row per ring, branch of a vbucket and chunk: which seqnos the ring shows", SPAN_COLUMNS)
-COMPARED = Table("compared", "one row per stretch of a branch of a vbucket: how XCN-01 fared", COMPARED_COLUMNS)
+FRAMES = ArchiveTable("frames", "one row per frame", FRAME_COLUMNS, ("day", "ring"))
+CONNECTIONS = ArchiveTable("connections", "one row per connection", CONNECTION_COLUMNS)
+STREAMS = ArchiveTable("streams", "one row per stream request or stream", STREAM_COLUMNS)
+FINDINGS = ArchiveTable("findings", "one row per violation, with the frames that prove it", FINDING_COLUMNS)
+SUMMARY = ArchiveTable(
+    "summary", "one row per ring and rule: how often it was checked and how that went", SUMMARY_COLUMNS
+)
+QUARANTINE = ArchiveTable("quarantine", "one row per file that could not be read, or not in full", QUARANTINE_COLUMNS)
+SPANS = ArchiveTable(
+    "spans", "one row per ring, branch of a vbucket and chunk: which seqnos the ring shows", SPAN_COLUMNS
+)
+COMPARED = ArchiveTable("compared", "one row per stretch of a branch of a vbucket: how XCN-01 fared", COMPARED_COLUMNS)
 
-TABLES: tuple[Table, ...] = (FRAMES, CONNECTIONS, STREAMS, FINDINGS, SUMMARY, QUARANTINE, SPANS, COMPARED)
+TABLES: tuple[ArchiveTable, ...] = (FRAMES, CONNECTIONS, STREAMS, FINDINGS, SUMMARY, QUARANTINE, SPANS, COMPARED)
 BY_NAME = {table.name: table for table in TABLES}
 PARTITION_DOCS = {
     "day": "day of the frame in UTC, as in 2026-11-16",
@@ -101,11 +105,11 @@ PARTITION_DOCS = {
 }
 
 
-def partition_fields(table: Table) -> Iterable[pa.Field]:
+def partition_fields(table: ArchiveTable) -> Iterable[pa.Field]:
     """Return the columns that folders stand for."""
     return [pa.field(name, pa.date32() if name == "day" else pa.string()) for name in table.partitions]
 
 
-def whole_schema(table: Table) -> pa.Schema:
+def whole_schema(table: ArchiveTable) -> pa.Schema:
     """Return the columns that a reader sees."""
     return pa.schema([*table.schema, *partition_fields(table)])

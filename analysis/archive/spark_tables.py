@@ -15,15 +15,15 @@ from dissector.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from analysis.archive.schema import Table
+    from analysis.archive.schema import ArchiveTable
 
 
-def read(spark: SparkSession, folder: Path, table: Table) -> DataFrame:
+def read(spark: SparkSession, folder: Path, table: ArchiveTable) -> DataFrame:
     """Return a table of an archive, or of what a run is about to put there."""
     return spark.read.schema(spark_schema(whole_schema(table))).parquet(uri(folder / table.name))
 
 
-def write(rows: DataFrame, folder: Path, table: Table) -> None:
+def write(rows: DataFrame, folder: Path, table: ArchiveTable) -> None:
     """Write rows with a ring, a file for each."""
     names = [column.name for column in table.columns]
     rows.select(*names, "ring").repartition("ring").write.mode("append").partitionBy("ring").parquet(

@@ -31,7 +31,7 @@ _QUARANTINED = 5  #: files that are named
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class ArchiveSummary:
     """What there is to tell at the end of a run."""
 
     rules: list[dict[str, Any]]
@@ -43,7 +43,7 @@ class Closing:
         return sum(count for name, count in self.findings.items() if Severity(name).rank <= least.rank)
 
 
-def closing(spark: SparkSession, archive: Path) -> Closing:
+def archive_summary(spark: SparkSession, archive: Path) -> ArchiveSummary:
     """Ask an archive how it stands."""
     summary = spark_tables.read(spark, archive, SUMMARY)
     rules = [row.asDict() for row in spark.sql(_RULES, summary=summary).collect()]
@@ -54,10 +54,10 @@ def closing(spark: SparkSession, archive: Path) -> Closing:
         .orderBy("capture")
         .collect()
     )
-    return Closing(rules, {row["severity"]: row["count"] for row in counted}, [row.asDict() for row in files])
+    return ArchiveSummary(rules, {row["severity"]: row["count"] for row in counted}, [row.asDict() for row in files])
 
 
-def lines(outcome: Outcome, told: Closing, terminal: Terminal) -> Iterator[str]:
+def lines(outcome: Outcome, told: ArchiveSummary, terminal: Terminal) -> Iterator[str]:
     """Give out the table and the last word."""
     entries = outcome.manifest.rings
     captures = sum(len(entry.captures) for entry in entries.values())
@@ -74,7 +74,7 @@ def lines(outcome: Outcome, told: Closing, terminal: Terminal) -> Iterator[str]:
     )
 
 
-def notes(outcome: Outcome, told: Closing) -> Iterator[str]:
+def notes(outcome: Outcome, told: ArchiveSummary) -> Iterator[str]:
     """Give out what was lost, and what else has to be said."""
     if outcome.recovered:
         yield "an earlier run had been interrupted; what it had done was completed"

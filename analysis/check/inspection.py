@@ -13,7 +13,7 @@ from analysis.context import COLUMNS
 from analysis.rules import RULES
 from dissector.capture import expand
 from dissector.frames.reader import FrameReader
-from dissector.options import CHUNK_BYTES, Options, Report
+from dissector.options import CHUNK_BYTES, ReadOptions, ReadReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +39,7 @@ class Inspection:
     connections: int
     left_out: int = 0  #: violations beyond the limit of their rule
     hidden: Counter[str] = field(default_factory=Counter)  #: what was not asked for, by the option that left it out
-    report: Report = field(default_factory=Report)  #: what could not be read
+    report: ReadReport = field(default_factory=ReadReport)  #: what could not be read
 
     @property
     def clean(self) -> bool:
@@ -51,7 +51,7 @@ def check(
     captures: str | Path | Iterable[str | Path],
     *,
     rules: Sequence[Rule] = RULES,
-    options: Options | None = None,
+    options: ReadOptions | None = None,
     limit: int = MAX_FINDINGS,
     selection: Selection = EVERYTHING,
 ) -> Inspection:
@@ -62,7 +62,9 @@ def check(
     ...     print(finding.rule, finding.sentence, finding.display_filter())
     """
     named = [captures] if isinstance(captures, str) or not hasattr(captures, "__iter__") else list(captures)
-    return inspect(expand([str(name) for name in named]), rules, options or Options(), limit=limit, selection=selection)
+    return inspect(
+        expand([str(name) for name in named]), rules, options or ReadOptions(), limit=limit, selection=selection
+    )
 
 
 def check_frames(
@@ -79,13 +81,13 @@ def check_frames(
         frames += batch.num_rows
         checker.fold(batch)
     checker.finish()
-    return _inspection(checker, frames, Report())
+    return _inspection(checker, frames, ReadReport())
 
 
 def inspect(
     inputs: Sequence[Input],
     rules: Sequence[Rule],
-    options: Options,
+    options: ReadOptions,
     *,
     limit: int = MAX_FINDINGS,
     selection: Selection = EVERYTHING,
@@ -102,7 +104,7 @@ def inspect(
     return _inspection(checker, reader.report.frames, reader.report)
 
 
-def reader_of(inputs: Sequence[Input], options: Options) -> FrameReader:
+def reader_of(inputs: Sequence[Input], options: ReadOptions) -> FrameReader:
     """Return a reader of the frames as rules need them."""
     chunk_bytes = _CHUNK_BYTES if options.chunk_bytes == CHUNK_BYTES else options.chunk_bytes
     chosen = dataclasses.replace(options, columns=COLUMNS, document_keys=False, inspect=True, chunk_bytes=chunk_bytes)
@@ -113,7 +115,7 @@ def _nothing() -> None:
     pass
 
 
-def _inspection(checker: Checker, frames: int, report: Report) -> Inspection:
+def _inspection(checker: Checker, frames: int, report: ReadReport) -> Inspection:
     return Inspection(
         findings=checker.findings,
         tallies=list(checker.tallies.values()),

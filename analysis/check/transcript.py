@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dissector.filters.selector import Numbering
+from dissector.filters.selector import ConnectionNumbers
 from dissector.frames.reader import FrameReader
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from analysis.check.findings import Finding
     from dissector.capture import Input
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
     Row = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Transcript:
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.place: dict[int, int] = {}  #: of each of them: how many frames of its connection come before
-        self.numbering = Numbering()
+        self.numbering = ConnectionNumbers()
         self.around: dict[int, list[int]] = defaultdict(list)  #: guilty frame to the frames to show with it
 
     def of(self, finding: Finding) -> list[Row]:
@@ -45,7 +45,7 @@ class Transcript:
 
 def read(
     inputs: Sequence[Input],
-    options: Options,
+    options: ReadOptions,
     findings: Sequence[Finding],
     watch: Callable[[FrameReader], Callable[[], None]] | None = None,
     neighbours: int = NEIGHBOURS,
@@ -57,7 +57,7 @@ def read(
     found = Transcript()
     if not findings:
         return found
-    gatherer = _Gatherer(found, findings, neighbours)
+    gatherer = _TranscriptGatherer(found, findings, neighbours)
     reader = FrameReader(inputs, options)
     advance = watch(reader) if watch is not None else None
     for batch in reader:
@@ -69,7 +69,7 @@ def read(
     return found
 
 
-class _Gatherer:
+class _TranscriptGatherer:
     """Takes rows by number, and the neighbours of guilty ones in their connection."""
 
     def __init__(self, found: Transcript, findings: Sequence[Finding], neighbours: int) -> None:

@@ -17,7 +17,7 @@ from analysis.check.text_report import lines_of
 from analysis.check.transcript import read
 from dissector.capture import Input
 from dissector.generate import library
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.terminal.style import Terminal
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ def _wish(entry: library.Entry) -> str:
 def _shown(rule: Rule, entry: library.Entry) -> dict[str, Any] | None:
     path = Path(library.ROOT, library.FOLDER, entry.file)
     inputs = [Input(entry.file, path)]
-    findings = inspect(inputs, (rule,), Options()).findings
+    findings = inspect(inputs, (rule,), ReadOptions()).findings
     if not findings:
         return None
     first = findings[0]
-    transcript = read(inputs, Options(), findings[:1])
+    transcript = read(inputs, ReadOptions(), findings[:1])
     width = max(len(frame.role) for frame in first.frames[1:]) if first.frames[1:] else 0
     lines = [_cut(line.rstrip()) for line in lines_of(first, transcript, Terminal(), width)]
     return {"sentence": first.sentence, "lines": lines}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from analysis.annotate.comment import Annotation
+from analysis.annotate.comment import PacketComment
 from analysis.check.checker import MAX_FINDINGS
 from analysis.check.export import COLUMNS
 from dissector.capture.pcapng_writer import LONGEST_COMMENT
 from dissector.codegen.markdown import code, escape, table
 
-_EXAMPLE = Annotation(
+_EXAMPLE = PacketComment(
     rule="SEQ-01",
     severity="error",
     role="guilty",

@@ -24,7 +24,7 @@ CHECKED: tuple[str, ...] = (
 ON_DEMAND: dict[str, str] = {"FRM-10": "upr.inspect"}
 
 
-class Listed(NamedTuple):
+class ListedRule(NamedTuple):
     """A rule of the catalogue, and how its findings come into Wireshark."""
 
     rule: str
@@ -34,11 +34,11 @@ class Listed(NamedTuple):
     title: str
 
 
-def listing() -> list[Listed]:
+def listing() -> list[ListedRule]:
     """Return all rules of the catalogue: its groups in their order, each by number."""
     groups = list(dict.fromkeys(rule.group for rule in RULES))
     return [
-        Listed(
+        ListedRule(
             rule.id,
             rule.severity.value,
             "plugin" if rule.id in CHECKED else "annotate",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.check.rule_docs import GROUPS, groups, ordered, rule_facts
 from analysis.codegen.examples import examples
 from analysis.rules.model import REASONS
-from dissector.codegen.markdown import Document, code, escape, slug, table
+from dissector.codegen.markdown import MarkdownPage, code, escape, slug, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ _SEVERITIES = """\
 
 def render() -> str:
     """Return the page."""
-    page = Document()
+    page = MarkdownPage()
     page.heading(1, "Rules")
     page.add(_INTRODUCTION)
     page.heading(2, "Severities")

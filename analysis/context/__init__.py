@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.batch import COLUMNS, Directions, Directory, Sight
-from analysis.context.connection_facts import Facts
-from analysis.context.defects import Flaws, flawed
-from analysis.context.flow_control.tracker import Flow
-from analysis.context.requests.tracker import Desk
-from analysis.context.streams.index import Streams
+from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch, DirectionGaps
+from analysis.context.connection_facts import ConnectionFacts
+from analysis.context.defects import DefectColumns, defect_rows
+from analysis.context.flow_control.tracker import FlowControl
+from analysis.context.requests.tracker import RequestTracker
+from analysis.context.streams.index import StreamIndex
 from analysis.context.streams.instances import Instances
 from analysis.context.tables import Table, gathered
 
@@ -40,22 +40,22 @@ class Context:
     """Everything that is remembered of a run."""
 
     def __init__(self) -> None:
-        self.connections = Directory()
-        self.captures = Directory()
-        self._directions = Directions()
+        self.connections = ConnectionNumbers()
+        self.captures = ConnectionNumbers()
+        self._directions = DirectionGaps()
         self._instances = Instances()
-        self._desk = Desk(self._instances)
-        self._streams = Streams(self._instances, self._desk)
-        self._facts = Facts()
-        self._flaws = Flaws()
-        self._flow = Flow()
+        self._desk = RequestTracker(self._instances)
+        self._streams = StreamIndex(self._instances, self._desk)
+        self._facts = ConnectionFacts()
+        self._flaws = DefectColumns()
+        self._flow = FlowControl()
         self._count = 0
 
     def fold(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Table]]:
         """Take a batch of frames; give out tables by name."""
         if not batch.num_rows:
             return
-        sight = Sight(batch, self._count + 1, self.connections, self.captures)
+        sight = ContextBatch(batch, self._count + 1, self.connections, self.captures)
         self._count += sight.size
         gaps = self._directions.gaps(sight)
         done = self._desk.read(sight, gaps, self._directions)
@@ -67,7 +67,7 @@ class Context:
         stretch = self._streams.fold(sight, done, gaps, self._directions)
         ending = stretch.ordinals(stretch.trail(kinds.END), "ending")
         for name, table in stretch.tables(facts):
-            table.add("flawed", gathered(partial(flawed, sight), stretch.rows))
+            table.add("flawed", gathered(partial(defect_rows, sight), stretch.rows))
             table.add("end_refused", lambda rows: self._desk.refused(ending(rows)))
             yield name, table
         stretch.reached()
@@ -100,7 +100,7 @@ def _same(column: NDArray[Any]) -> NDArray[Any]:
     return column
 
 
-def _frames(sight: Sight, facts: dict[str, NDArray[np.int64]], gaps: NDArray[np.int64]) -> Table:
+def _frames(sight: ContextBatch, facts: dict[str, NDArray[np.int64]], gaps: NDArray[np.int64]) -> Table:
     """Return the table of all frames of UPR connections."""
     rows = np.flatnonzero(sight.kind != kinds.NONE)
     whole: dict[str, Callable[[], NDArray[Any]]] = {name: partial(sight.numbers, name) for name in _FRAME_COLUMNS}

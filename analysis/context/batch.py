@@ -10,7 +10,7 @@ from analysis.context.frame_refs import REF, Ref
 from analysis.context.kinds import KIND_OF
 from analysis.context.lookback import filled, sorted_by
 from dissector.arrow import encoded, plain
-from dissector.frames.batch import DRAFT, View
+from dissector.frames.batch import DRAFT, FrameBatch
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
@@ -37,11 +37,13 @@ COLUMNS = frozenset(
 _EARLY = {Dialect.UPR.value: 1}
 
 
-class Sight:
+class ContextBatch:
     """One batch."""
 
-    def __init__(self, batch: pa.RecordBatch, base: int, connections: Directory, captures: Directory) -> None:
-        self.view = view = View(batch)
+    def __init__(
+        self, batch: pa.RecordBatch, base: int, connections: ConnectionNumbers, captures: ConnectionNumbers
+    ) -> None:
+        self.view = view = FrameBatch(batch)
         self.size = view.size
         self.base = base  #: ordinal of the first row
         self.ordinal: Longs = np.arange(base, base + self.size)
@@ -86,7 +88,7 @@ class Sight:
         return Ref.of(self.refs()[row])
 
 
-class Directory:
+class ConnectionNumbers:
     """Names to numbers, in the order they come up."""
 
     def __init__(self) -> None:
@@ -102,14 +104,14 @@ class Directory:
         return np.array([self._numbers[name] for name in names], np.int64)
 
 
-class Directions:
+class DirectionGaps:
     """Where each direction stood before the batch: how far its frames had come, and when it last lost something."""
 
     def __init__(self) -> None:
         self._gap = np.zeros(0, np.int64)  #: ordinal of the first row behind the last hole
         self._heard = np.full(0, -1, np.int64)
 
-    def gaps(self, sight: Sight, unexplained: list[int] | None = None) -> Longs:
+    def gaps(self, sight: ContextBatch, unexplained: list[int] | None = None) -> Longs:
         """Return, for each row, the last gap of its direction up to that row; 0: none.
 
         ``unexplained`` are rows that count as gaps because something before them must have been lost.
@@ -128,7 +130,7 @@ class Directions:
         result[order] = filled(found, sight.ordinal[order], self._gap[code[order]])
         return result
 
-    def commit(self, sight: Sight, gaps: Longs) -> None:
+    def commit(self, sight: ContextBatch, gaps: Longs) -> None:
         """The batch is done: remember where it left the directions."""
         # Of several writes to one place the last one stays, and rows are in their order.
         self._gap[sight.stream_of_bytes] = gaps

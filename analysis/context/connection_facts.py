@@ -13,7 +13,7 @@ from dissector.spec.model import Dialect
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Sight
+    from analysis.context.batch import ContextBatch
     from dissector.spec.model import Release
 
     Longs = NDArray[np.int64]
@@ -48,13 +48,13 @@ def _forms() -> NDArray[np.int64]:
 _FORMS = _forms()
 
 
-class Facts:
+class ConnectionFacts:
     """All connections' facts."""
 
     def __init__(self) -> None:
         self._known = {name: np.full(0, empty, np.int64) for name, empty in FACTS.items()}
 
-    def fold(self, sight: Sight, changes: dict[str, dict[int, int]]) -> dict[str, Longs]:
+    def fold(self, sight: ContextBatch, changes: dict[str, dict[int, int]]) -> dict[str, Longs]:
         """Return each fact at each row, with all that happened up to it, itself included."""
         room = int(sight.connection.max()) + 1 if sight.size else 0
         for name, column in self._known.items():
@@ -64,7 +64,7 @@ class Facts:
         self._eras(sight, changes)
         return {name: self._as_of(sight, name, changes.get(name, {})) for name in FACTS}
 
-    def _as_of(self, sight: Sight, name: str, changes: dict[int, int]) -> Longs:
+    def _as_of(self, sight: ContextBatch, name: str, changes: dict[int, int]) -> Longs:
         known = self._known[name]
         if not changes:
             constant: Longs = known[sight.connection]
@@ -80,7 +80,7 @@ class Facts:
         known[sight.connection[order][groups.ends]] = found[groups.ends]
         return result
 
-    def _eras(self, sight: Sight, changes: dict[str, dict[int, int]]) -> None:
+    def _eras(self, sight: ContextBatch, changes: dict[str, dict[int, int]]) -> None:
         """Add what the forms of requests tell of the era."""
         version = np.minimum(sight.numbers("marker_version"), 3)
         since = _FORMS[sight.opcode, sight.numbers("extras_length") & 0xFF, np.where(version < 0, 3, version)]

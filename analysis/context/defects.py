@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Directions, Sight
+    from analysis.context.batch import ContextBatch, DirectionGaps
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -56,21 +56,23 @@ def _columns() -> dict[str, NDArray[np.int8]]:
 COLUMNS_OF_FLAWS = _columns()
 
 
-def flawed(sight: Sight) -> Mask:
+def defect_rows(sight: ContextBatch) -> Mask:
     """Tell which rows have any defect: what they say of themselves may be misread."""
     return lengths(sight.view.batch.column("defects")) > 0
 
 
-class Flaws:
+class DefectColumns:
     """Makes the tables ``messages`` and ``strays``; remembers the last frame of each direction, and who lost bytes."""
 
     def __init__(self) -> None:
         self._last = np.zeros(0, REF)
         self._lossy: set[int] = set()  #: connections
 
-    def fold(self, sight: Sight, facts: dict[str, Longs], directions: Directions) -> Iterator[tuple[str, Table]]:
+    def fold(
+        self, sight: ContextBatch, facts: dict[str, Longs], directions: DirectionGaps
+    ) -> Iterator[tuple[str, Table]]:
         """Take a batch, before its directions are committed."""
-        flawed = _Flawed(sight, self._lossy, directions)
+        flawed = _DefectRows(sight, self._lossy, directions)
         rows = np.flatnonzero(_spoken(sight))
         if len(rows):
             yield "messages", _messages(sight, facts, flawed, rows)
@@ -80,7 +82,7 @@ class Flaws:
         self._remember(sight)
         self._lossy |= flawed.lossy()
 
-    def _strays(self, sight: Sight, flawed: _Flawed, behind: Longs) -> Table:
+    def _strays(self, sight: ContextBatch, flawed: _DefectRows, behind: Longs) -> Table:
         """Return the table of bytes that are no frame, one row for the frame behind each such place."""
         order, groups = sorted_by(sight.stream_of_bytes)
         place = np.empty(sight.size, np.int64)
@@ -110,7 +112,7 @@ class Flaws:
         found[known] = self._last[directions[known]]
         return found
 
-    def _remember(self, sight: Sight) -> None:
+    def _remember(self, sight: ContextBatch) -> None:
         room = int(sight.stream_of_bytes.max()) + 1
         if room > len(self._last):
             self._last = np.r_[self._last, np.zeros(max(room, 2 * len(self._last)) - len(self._last), REF)]
@@ -120,10 +122,10 @@ class Flaws:
         self._last[there] = sight.refs()[last[there]]
 
 
-class _Flawed:
+class _DefectRows:
     """The defects of a batch, and what makes them doubtful."""
 
-    def __init__(self, sight: Sight, lossy: set[int], directions: Directions) -> None:
+    def __init__(self, sight: ContextBatch, lossy: set[int], directions: DirectionGaps) -> None:
         self._sight, self._lossy, self._directions = sight, lossy, directions
         column = sight.view.batch.column("defects")
         counts = lengths(column)
@@ -211,12 +213,12 @@ class _Flawed:
         return result
 
 
-def _spoken(sight: Sight) -> Mask:
+def _spoken(sight: ContextBatch) -> Mask:
     """Tell which rows are messages of UPR, of whatever dialect."""
     return sight.view.by_dialect(_SPOKEN, 0) > 0
 
 
-def _messages(sight: Sight, facts: dict[str, Longs], flawed: _Flawed, rows: Longs) -> Table:
+def _messages(sight: ContextBatch, facts: dict[str, Longs], flawed: _DefectRows, rows: Longs) -> Table:
     whole: dict[str, Callable[[], NDArray[Any]]] = {name: partial(sight.numbers, name) for name in _TAKEN}
     whole |= {name: partial(_same, column) for name, column in facts.items()}
     whole |= {name: partial(flawed.flaw, name) for name in COLUMNS_OF_FLAWS}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-class Groups:
+class RowGroups:
     """Rows sorted by group. All arrays that go in or come out are in that order."""
 
     def __init__(self, first: Mask) -> None:
@@ -59,7 +59,7 @@ class Groups:
         return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
 
 
-def sorted_by(code: Longs) -> tuple[Longs, Groups]:
+def sorted_by(code: Longs) -> tuple[Longs, RowGroups]:
     """Return the order that brings equal codes together, and the groups in it."""
     order = np.argsort(code, kind="stable")
     ordered = code[order]
@@ -67,7 +67,7 @@ def sorted_by(code: Longs) -> tuple[Longs, Groups]:
     if len(code):
         first[0] = True
         first[1:] = ordered[1:] != ordered[:-1]
-    return order, Groups(first)
+    return order, RowGroups(first)
 
 
 def filled(found: Longs, values: Longs, otherwise: Longs) -> Longs:

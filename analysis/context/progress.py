@@ -12,13 +12,13 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Sight
+    from analysis.context.batch import ContextBatch
 
     Longs = NDArray[np.int64]
 
 
-class Latest:
-    """All connections. Directions are numbered as in :class:`analysis.context.batch.Sight`."""
+class DirectionProgress:
+    """All connections. Directions are numbered as in :class:`analysis.context.batch.ContextBatch`."""
 
     def __init__(self) -> None:
         self._time = np.zeros(0, np.int64)
@@ -27,7 +27,7 @@ class Latest:
         self._returned = np.zeros(0, np.int64)
         self._last_return = np.zeros(0, np.int64)
 
-    def fold(self, sight: Sight) -> None:
+    def fold(self, sight: ContextBatch) -> None:
         """Take a batch."""
         self._grow(int(sight.stream_of_bytes.max()) + 1)
         code = sight.stream_of_bytes

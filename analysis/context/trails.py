@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.lookback import Groups
+    from analysis.context.lookback import RowGroups
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _SEARCH = 8  #: a search costs as much as a running maximum over so many rows
 
 
-class Trail:
+class RowsOfKind:
     """Rows of one kind. Rows are numbers in the order of streams; None stands for all of them."""
 
     __slots__ = ("_full", "_groups", "at", "mask")
 
-    def __init__(self, groups: Groups, mask: Mask) -> None:
+    def __init__(self, groups: RowGroups, mask: Mask) -> None:
         self._groups = groups
         self.mask = mask
         self.at: Longs = np.flatnonzero(mask)

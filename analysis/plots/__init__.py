@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from analysis.plots.batch import Frames
-    from analysis.plots.figure import Sheet
+    from analysis.plots.batch import PlotBatch
+    from analysis.plots.figure import FigureContext
 
 
 class Plot(Protocol):
@@ -22,7 +22,7 @@ class Plot(Protocol):
 
     columns: frozenset[str]  #: of frames, beside those that every picture needs
 
-    def fold(self, frames: Frames) -> None:
+    def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
 
     def finish(self) -> None:
@@ -31,12 +31,12 @@ class Plot(Protocol):
     def nothing(self) -> str | None:
         """Say why there is nothing to draw; None: there is something."""
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PlotKind:
     """A kind of picture."""
 
     name: str
@@ -50,25 +50,25 @@ class Kind:
 _TIME = ("connection", "time")
 _ANY = ("connection", "time", "vbucket")
 
-KINDS: tuple[Kind, ...] = (
-    Kind("seqno", "analysis.plots.seqno", "Seqnos", "seqnos over time, with snapshots and findings", True, _ANY),
-    Kind("flow", "analysis.plots.flow", "Flow", "bytes that wait for an ack, against the window", True),
-    Kind("rates", "analysis.plots.rates", "Rates", "messages and bytes per second, by opcode", False, _ANY),
-    Kind("latency", "analysis.plots.latency", "Latencies", "how long answers and acks took"),
-    Kind("heatmap", "analysis.plots.heatmap", "Heatmap", "which vbucket was busy when", False, _ANY),
-    Kind("liveness", "analysis.plots.liveness", "Liveness", "no-ops, their answers, and silence", False, _TIME),
-    Kind("gaps", "analysis.plots.gaps", "Gaps", "where bytes are missing or no frames", False, _TIME),
+KINDS: tuple[PlotKind, ...] = (
+    PlotKind("seqno", "analysis.plots.seqno", "Seqnos", "seqnos over time, with snapshots and findings", True, _ANY),
+    PlotKind("flow", "analysis.plots.flow", "Flow", "bytes that wait for an ack, against the window", True),
+    PlotKind("rates", "analysis.plots.rates", "Rates", "messages and bytes per second, by opcode", False, _ANY),
+    PlotKind("latency", "analysis.plots.latency", "Latencies", "how long answers and acks took"),
+    PlotKind("heatmap", "analysis.plots.heatmap", "Heatmap", "which vbucket was busy when", False, _ANY),
+    PlotKind("liveness", "analysis.plots.liveness", "Liveness", "no-ops, their answers, and silence", False, _TIME),
+    PlotKind("gaps", "analysis.plots.gaps", "Gaps", "where bytes are missing or no frames", False, _TIME),
 )
 #: Drawn from chosen frames, not gathered from all.
-LADDER = Kind("ladder", "analysis.plots.ladder", "Ladder", "who said what, in order: for some frames or a finding")
+LADDER = PlotKind("ladder", "analysis.plots.ladder", "Ladder", "who said what, in order: for some frames or a finding")
 NAMES = (*(kind.name for kind in KINDS), LADDER.name)
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> PlotKind:
     """Return the kind of this name."""
     return next(kind for kind in (*KINDS, LADDER) if kind.name == name)
 
 
-def make(kind: Kind) -> Plot:
+def make(kind: PlotKind) -> Plot:
     """Begin a picture of this kind."""
     return cast("Plot", getattr(importlib.import_module(kind.module), kind.maker)())

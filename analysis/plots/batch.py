@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from analysis.context.kinds import CONTROL, OPEN
-from dissector.frames.batch import DRAFT, View
+from dissector.frames.batch import DRAFT, FrameBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ _NO_NUMBER = -1
 _MOST_DIGITS = 18
 
 
-class Party(NamedTuple):
+class ConnectionName(NamedTuple):
     """A connection, as people call it."""
 
     id: str
@@ -35,11 +35,11 @@ class Party(NamedTuple):
     server: str
 
 
-class People:
+class ConnectionNames:
     """The connections of a run, numbered from 0 as they come up."""
 
     def __init__(self) -> None:
-        self.parties: list[Party] = []
+        self.parties: list[ConnectionName] = []
         self.names: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
 
@@ -52,7 +52,7 @@ class People:
         party = self.parties[number]
         return f"{party.number} {self.names.get(number, party.client)}"
 
-    def numbers(self, view: View) -> Longs:
+    def numbers(self, view: FrameBatch) -> Longs:
         """Return each row's connection."""
         found = []
         for code, name in enumerate(view.ids):
@@ -61,7 +61,7 @@ class People:
             found.append(self._numbers[name])
         return np.array(found, np.int64)[view.code]
 
-    def _add(self, name: str, view: View, row: int) -> None:
+    def _add(self, name: str, view: FrameBatch, row: int) -> None:
         source, target = (
             f"{view.batch.column(address)[row].as_py()}:{view.batch.column(port)[row].as_py()}"
             for address, port in (("src", "sport"), ("dst", "dport"))
@@ -69,14 +69,14 @@ class People:
         if view.direction[row]:
             source, target = target, source
         self._numbers[name] = len(self.parties)
-        self.parties.append(Party(name, len(self.parties) + 1, source, target))
+        self.parties.append(ConnectionName(name, len(self.parties) + 1, source, target))
 
 
-class Frames:
+class PlotBatch:
     """One batch."""
 
-    def __init__(self, batch: pa.RecordBatch, people: People) -> None:
-        self.view = View(batch)
+    def __init__(self, batch: pa.RecordBatch, people: ConnectionNames) -> None:
+        self.view = FrameBatch(batch)
         self.people = people
         self.size = batch.num_rows
         self.connection = people.numbers(self.view)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.check.transcript import Transcript
-from dissector.filters.selector import Numbering
+from dissector.filters.selector import ConnectionNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,7 +84,7 @@ def each(
         frames = tuple(frame for frame in finding.frames if _ring(frame.capture) == ring)
         groups[ring].append(dataclasses.replace(finding, frames=frames))
     gatherers = {ring: _Gatherer(group, before, behind) for ring, group in groups.items()}
-    numbering = Numbering()
+    numbering = ConnectionNumbers()
     for ring, gatherer in gatherers.items():
         gatherer.found.numbering = numbering
         told |= {finding.id: (gatherer, finding) for finding in groups[ring]}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.check.findings import Finding
-    from analysis.plots.batch import People
+    from analysis.plots.batch import ConnectionNames
     from analysis.plots.theme import Theme
 
 #: Units of time, the largest that leaves the range above two of them is taken.
@@ -29,11 +29,11 @@ _TOP = 0.72  #: inches for title and subtitle
 
 
 @dataclass(slots=True)
-class Sheet:
+class FigureContext:
     """Everything a drawing needs beside its numbers."""
 
     theme: Theme
-    people: People
+    people: ConnectionNames
     captures: str = ""  #: what was read, for the subtitle
     findings: Sequence[Finding] = ()
     start_ns: int | None = None  #: of the first frame
@@ -73,7 +73,7 @@ class Sheet:
         figure.text(left, 1 - 0.42 / height, "  |  ".join(parts), fontsize=8, color=self.theme.quiet, va="top")
 
 
-class Clock:
+class TimeAxis:
     """Times of a capture as numbers on an axis."""
 
     def __init__(self, first_ns: int, last_ns: int) -> None:

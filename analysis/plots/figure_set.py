@@ -13,31 +13,31 @@ import pyarrow as pa
 from analysis import plots
 from analysis.check.selection import Selection
 from analysis.context import COLUMNS as CONTEXT_COLUMNS
-from analysis.plots.batch import COLUMNS, Frames, People
+from analysis.plots.batch import COLUMNS, ConnectionNames, PlotBatch
 from dissector.errors import UsageError
-from dissector.options import Report
+from dissector.options import ReadReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from analysis.check.checker import Checker
     from analysis.check.findings import Finding
-    from analysis.plots import Kind, Plot
-    from analysis.plots.frame_source import Reader, Source
+    from analysis.plots import Plot, PlotKind
+    from analysis.plots.frame_source import BatchReader, FrameSource
 
-    Watch = Callable[[Reader], Callable[[], None]]
+    Watch = Callable[[BatchReader], Callable[[], None]]
 
 
 _FOREVER = 1 << 62
 
 
-class Album:
+class FigureSet:
     """Pictures, the connections on them, and the findings to mark."""
 
-    def __init__(self, kinds: Sequence[Kind], checker: Checker | None = None) -> None:
+    def __init__(self, kinds: Sequence[PlotKind], checker: Checker | None = None) -> None:
         self.plots: dict[str, Plot] = {kind.name: plots.make(kind) for kind in kinds}
-        self.people = People()
-        self.report = Report()
+        self.people = ConnectionNames()
+        self.report = ReadReport()
         self.frames = 0
         self.checker = checker
         self.given: Sequence[Finding] = ()  #: where nothing is checked
@@ -67,7 +67,7 @@ class Album:
             found |= {"vbucket"}
         return found | CONTEXT_COLUMNS if self.checker is not None else found
 
-    def read(self, source: Source, watch: Watch | None = None) -> None:
+    def read(self, source: FrameSource, watch: Watch | None = None) -> None:
         """Read everything once."""
         reader = source.open(self.columns)
         advance = watch(reader) if watch is not None else None
@@ -85,7 +85,7 @@ class Album:
         self.frames += batch.num_rows
         if self.checker is not None:
             self.checker.fold(batch)
-        whole = Frames(batch, self.people)
+        whole = PlotBatch(batch, self.people)
         chosen = self._chosen(whole)
         if chosen.size:
             for plot in self.plots.values():
@@ -100,7 +100,7 @@ class Album:
         names = [party.id for party in self.people.parties]
         Selection(connection=self._connection).confirm(names)
 
-    def _chosen(self, whole: Frames) -> Frames:
+    def _chosen(self, whole: PlotBatch) -> PlotBatch:
         if self.start_ns is None:
             self.start_ns = int(whole.time_ns[0])
         timed = self._from_ns > 0 or self._until_ns < _FOREVER
@@ -115,10 +115,10 @@ class Album:
         if timed:
             since = whole.time_ns - self.start_ns
             mask &= (since >= self._from_ns) & (since <= self._until_ns)
-        return Frames(whole.view.batch.filter(pa.array(mask)), self.people)
+        return PlotBatch(whole.view.batch.filter(pa.array(mask)), self.people)
 
 
-def connection_id(people: People, connection: str | None) -> str | None:
+def connection_id(people: ConnectionNames, connection: str | None) -> str | None:
     """Return the id of a connection that was given by its number or its id."""
     if connection is None:
         return None

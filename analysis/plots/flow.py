@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.figure import Clock, Sheet, amounts, count, duration
+from analysis.plots.figure import FigureContext, TimeAxis, amounts, count, duration
 from analysis.plots.theme import plain
-from analysis.plots.time_bins import LAST, LEAST, MOST, NONE, SUM, Bins, carried
+from analysis.plots.time_bins import LAST, LEAST, MOST, NONE, SUM, TimeBins, carried
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.plots.batch import Frames
+    from analysis.plots.batch import PlotBatch
 
     Longs = NDArray[np.int64]
 
@@ -31,7 +31,7 @@ _CONTROL = b"connection_buffer_size"
 
 
 @dataclass(slots=True)
-class _Books:
+class _Balances:
     """What is carried from batch to batch, of one connection."""
 
     outstanding: int = 0
@@ -42,17 +42,17 @@ class _Books:
     stalled_ns: int = 0
 
 
-class Flow:
+class FlowPlot:
     """Gathers and draws."""
 
     columns = frozenset(("flow_bytes", "buffer_bytes", "gap", "missing"))
 
     def __init__(self) -> None:
-        self.bins = Bins(least=LEAST, most=MOST, last=LAST, window=LAST, lost=SUM)
-        self.books: dict[int, _Books] = {}
+        self.bins = TimeBins(least=LEAST, most=MOST, last=LAST, window=LAST, lost=SUM)
+        self.books: dict[int, _Balances] = {}
         self._seen_ns = np.zeros(0, np.int64)  #: by connection, when its last message came
 
-    def fold(self, frames: Frames) -> None:
+    def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
         self._see(frames)
         sent = np.where(frames.response, 0, np.maximum(frames.numbers("flow_bytes"), 0))
@@ -68,7 +68,7 @@ class Flow:
         cuts = np.flatnonzero(np.diff(frames.connection[rows])) + 1
         for part in np.split(rows, cuts):
             number = int(frames.connection[part[0]])
-            books = self.books.setdefault(number, _Books())
+            books = self.books.setdefault(number, _Balances())
             lanes, bins, kept = self.bins.place(frames.connection[part], frames.time_ns[part])
             if not len(kept):
                 continue
@@ -92,10 +92,10 @@ class Flow:
         """Say why there is nothing to draw."""
         return None if (self.bins["last"] > 0).any() else "no connection has messages that flow control counts"
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
         bins = self.bins
-        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
         chosen = self.chosen()
         figure, all_axes = sheet.figure(2.2 + 1.75 * len(chosen), rows=len(chosen), sharex=True)
         for axes, lane in zip(all_axes, chosen, strict=True):
@@ -126,7 +126,7 @@ class Flow:
         order = [lane for lane in np.argsort(-full, kind="stable").tolist() if most[lane] > 0]
         return sorted(order[:SHOWN], key=lambda lane: self.bins.keys[lane])
 
-    def _draw(self, axes: Axes, lane: int, sheet: Sheet, clock: Clock) -> None:
+    def _draw(self, axes: Axes, lane: int, sheet: FigureContext, clock: TimeAxis) -> None:
         bins, theme = self.bins, sheet.theme
         books = self.books[bins.keys[lane]]
         starts = np.r_[np.maximum(bins.starts_ns(), bins.first_ns or 0), bins.last_ns]
@@ -169,14 +169,14 @@ class Flow:
             title += f": {count(books.stall_count, 'stall')}, {duration(books.stalled_ns)}"
         axes.set_title(title)
 
-    def _see(self, frames: Frames) -> None:
+    def _see(self, frames: PlotBatch) -> None:
         room = len(frames.people.parties) - len(self._seen_ns)
         if room > 0:
             self._seen_ns = np.r_[self._seen_ns, np.zeros(max(room, len(self._seen_ns)), np.int64)]
         np.maximum.at(self._seen_ns, frames.connection, frames.time_ns)
 
     @staticmethod
-    def _stalls(books: _Books, times: Longs, outstanding: Longs, window: Longs, ack: NDArray[np.bool_]) -> None:
+    def _stalls(books: _Balances, times: Longs, outstanding: Longs, window: Longs, ack: NDArray[np.bool_]) -> None:
         """Find where the window was full until an ack came."""
         full = (outstanding >= window) & (window > 0)
         begin = np.r_[books.full_since, np.where(full, times, -1)]
@@ -185,14 +185,14 @@ class Flow:
         books.full_since = int(begin[-1])
 
 
-def _add_stalls(books: _Books, stalls: list[tuple[int, int]]) -> None:
+def _add_stalls(books: _Balances, stalls: list[tuple[int, int]]) -> None:
     books.stall_count += len(stalls)
     books.stalled_ns += sum(end - begin for begin, end in stalls)
     longest = sorted([*books.stalls, *stalls], key=lambda stall: (stall[0] - stall[1], stall))
     books.stalls = longest[:_STALLS]
 
 
-def _windows(books: _Books, rows: Longs, changes: dict[int, int]) -> Longs:
+def _windows(books: _Balances, rows: Longs, changes: dict[int, int]) -> Longs:
     """Return the window at each row."""
     window = np.full(len(rows), books.window, np.int64)
     for place in [place for place, row in enumerate(rows.tolist()) if row in changes] if changes else []:
@@ -201,7 +201,7 @@ def _windows(books: _Books, rows: Longs, changes: dict[int, int]) -> Longs:
     return window
 
 
-def _balance(books: _Books, change: Longs) -> Longs:
+def _balance(books: _Balances, change: Longs) -> Longs:
     """Return what is outstanding behind each row: the running sum, which is never below 0."""
     sums = books.outstanding + np.cumsum(change)
     found: Longs = sums - np.minimum(np.minimum.accumulate(sums), 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dissector.errors import InputError, UsageError
-from dissector.options import Options, Report
+from dissector.options import ReadOptions, ReadReport
 from dissector.terminal.style import one_line
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ _MAGIC = b"PAR1"
 _ROWS = 1 << 16
 
 
-class Reader(Protocol):
+class BatchReader(Protocol):
     """Batches of frames, and a report that is complete behind the last one."""
 
-    report: Report
+    report: ReadReport
     bytes_read: int
     bytes_total: int | None
 
@@ -39,19 +39,21 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FrameSource:
     """Captures or files of rows; may be read more than once."""
 
     inputs: Sequence[Input]  #: captures
     rows: Sequence[Path] = ()  #: Parquet files, if there are no captures
-    options: Options = field(default_factory=Options)
+    options: ReadOptions = field(default_factory=ReadOptions)
 
     @property
     def names(self) -> list[str]:
         """Return what the files are called."""
         return [str(path) for path in self.rows] or [each.name for each in self.inputs]
 
-    def open(self, columns: frozenset[str] | None = None, ended: Callable[[Connection], None] | None = None) -> Reader:
+    def open(
+        self, columns: frozenset[str] | None = None, ended: Callable[[Connection], None] | None = None
+    ) -> BatchReader:
         """Begin to read; columns None: all. What ends a connection is told by captures only."""
         if self.rows:
             return RowReader(self.rows, columns)
@@ -61,13 +63,13 @@ class Source:
         return FrameReader(self.inputs, options, ended=ended) if ended else FrameReader(self.inputs, options)
 
 
-def source_of(names: Sequence[str], options: Options, stack: contextlib.ExitStack, *, twice: bool) -> Source:
+def source_of(names: Sequence[str], options: ReadOptions, stack: contextlib.ExitStack, *, twice: bool) -> FrameSource:
     """Find the files that names stand for; what comes from a pipe and is read ``twice`` is put into a file."""
     kinds = [_is_parquet(name) for name in names]
     if any(kinds):
         if not all(kinds):
             raise UsageError("captures and Parquet files of frames do not go together")
-        return Source([], [Path(name) for name in names], options)
+        return FrameSource([], [Path(name) for name in names], options)
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
 
     inputs = expand(names)
@@ -75,7 +77,7 @@ def source_of(names: Sequence[str], options: Options, stack: contextlib.ExitStac
         from dissector.capture.spool import spooled  # noqa: PLC0415 - pipes only
 
         inputs = [stack.enter_context(spooled(each)) if each.once else each for each in inputs]
-    return Source(inputs, (), options)
+    return FrameSource(inputs, (), options)
 
 
 def _is_parquet(name: str) -> bool:
@@ -95,7 +97,7 @@ class RowReader:
     def __init__(self, paths: Sequence[Path], columns: frozenset[str] | None) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - takes a while to load
 
-        self.report = Report()
+        self.report = ReadReport()
         self.bytes_read = 0
         self.bytes_total: int | None = sum(path.stat().st_size for path in paths)
         self._files: list[tuple[Any, int]] = []

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.figure import Clock, Sheet, amounts, count
+from analysis.plots.figure import FigureContext, TimeAxis, amounts, count
 from analysis.plots.row_labels import busiest, height, label_rows
 from analysis.plots.theme import plain
-from analysis.plots.time_bins import SUM, Bins
+from analysis.plots.time_bins import SUM, TimeBins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from analysis.plots.batch import Frames
+    from analysis.plots.batch import PlotBatch
 
 
 class Gaps:
@@ -23,10 +23,10 @@ class Gaps:
     columns = frozenset(("gap", "skipped", "missing"))
 
     def __init__(self) -> None:
-        self.bins = Bins(lost=SUM, skipped=SUM, holes=SUM)
+        self.bins = TimeBins(lost=SUM, skipped=SUM, holes=SUM)
         self._range: tuple[int, int] | None = None
 
-    def fold(self, frames: Frames) -> None:
+    def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
         if not frames.size:
             return
@@ -50,10 +50,10 @@ class Gaps:
         """Say why there is nothing to draw."""
         return None if self.bins.keys else "no bytes are missing between frames"
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
         bins, theme = self.bins, sheet.theme
-        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
         chosen = busiest((bins["lost"] + bins["skipped"]).sum(axis=1), bins.keys)
         figure, (above, below) = sheet.figure(
             height(len(chosen)) + 1.6, rows=2, sharex=True, height_ratios=[0.36 * max(len(chosen), 2), 1.6]
@@ -93,6 +93,6 @@ class Gaps:
         sheet.title(figure, "Gaps", ", ".join(parts))
         return figure
 
-    def _label(self, lane: int, sheet: Sheet) -> str:
+    def _label(self, lane: int, sheet: FigureContext) -> str:
         key = self.bins.keys[lane]
         return f"{plain(sheet.people.label(key >> 1), 28)}, {'server' if key & 1 else 'client'}"

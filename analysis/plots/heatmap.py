@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.figure import Clock, Sheet, count, duration
-from analysis.plots.time_bins import SUM, Bins
+from analysis.plots.figure import FigureContext, TimeAxis, count, duration
+from analysis.plots.time_bins import SUM, TimeBins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.plots.batch import Frames
+    from analysis.plots.batch import PlotBatch
 
     Longs = NDArray[np.int64]
 
@@ -30,9 +30,9 @@ class Heatmap:
     columns = frozenset(("by_seqno", "vbucket"))
 
     def __init__(self) -> None:
-        self.bins = Bins(items=SUM)
+        self.bins = TimeBins(items=SUM)
 
-    def fold(self, frames: Frames) -> None:
+    def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
         vbucket = frames.numbers("vbucket")
         rows = np.flatnonzero((frames.numbers("by_seqno") >= 0) & (vbucket >= 0))
@@ -46,13 +46,13 @@ class Heatmap:
         """Say why there is nothing to draw."""
         return None if self.bins.keys else "no message of a stream has a seqno"
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
         from matplotlib.colors import LogNorm, Normalize  # noqa: PLC0415 - see analysis.plots.theme.require
         from matplotlib.ticker import NullFormatter  # noqa: PLC0415
 
         bins = self.bins
-        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
         order = sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])
         vbuckets = [bins.keys[lane] for lane in order]
         together = -(-len(order) // _ROWS)

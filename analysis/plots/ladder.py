@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.plots.figure import WIDTH, Sheet, count, duration
+from analysis.plots.figure import WIDTH, FigureContext, count, duration
 from analysis.plots.theme import plain
 from dissector.display.listing import show
 from dissector.spec import registry
@@ -54,7 +54,7 @@ class Ladder:
         """Say why there is nothing to draw."""
         return None if self.rows else "there are no such frames"
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
         lines = self._lines()
         height = 1.75 + _STEP * (len(lines) + 1)
@@ -123,7 +123,7 @@ class Ladder:
             text += f" in {duration(pause)}" if text else f"{duration(pause)} of silence"
         return text
 
-    def _sides(self, axes: Axes, sheet: Sheet, lines: int) -> None:
+    def _sides(self, axes: Axes, sheet: FigureContext, lines: int) -> None:
         for name, column in self._column.items():
             row = next(row for row in self.rows if row["connection"] == name)
             ends = [f"{row['src']}:{row['sport']}", f"{row['dst']}:{row['dport']}"]
@@ -136,7 +136,7 @@ class Ladder:
                 who = plain(ends[side ^ row["direction"]], 30)
                 axes.text(x, -1.1, who, fontsize=7.5, ha="left" if side == 0 else "right", va="center")
 
-    def _arrow(self, axes: Axes, place: int, row: Row, sheet: Sheet) -> None:
+    def _arrow(self, axes: Axes, place: int, row: Row, sheet: FigureContext) -> None:
         theme, role = sheet.theme, self._roles.get(row["frame"])
         color = theme.quiet if row["response"] else theme.series[0]
         if role is not None:

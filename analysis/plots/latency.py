@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context import COLUMNS, Context
-from analysis.plots.figure import Sheet, count, duration
+from analysis.plots.figure import FigureContext, count, duration
 from analysis.plots.theme import plain
 from dissector.spec import registry
 from dissector.spec.model import Dialect
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context import Table
-    from analysis.plots.batch import Frames
+    from analysis.plots.batch import PlotBatch
 
     Longs = NDArray[np.int64]
 
@@ -45,7 +45,7 @@ class Latencies:
         self.unanswered: dict[int, int] = {}
         self._context = Context()
 
-    def fold(self, frames: Frames) -> None:
+    def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
         self._take(self._context.fold(frames.view.batch))
 
@@ -69,7 +69,7 @@ class Latencies:
         """Say why there is nothing to draw."""
         return None if self.answers or self.acks else "no request has an answer, and no message an ack"
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
         panels = [panel for panel in (self.answers, self.acks) if panel]
         figure, all_axes = sheet.figure(1.6 + 2.7 * len(panels), rows=len(panels), sharex=True)
@@ -93,14 +93,14 @@ class Latencies:
         sheet.title(figure, "Latencies", ", ".join(parts))
         return figure
 
-    def _label(self, number: int, sheet: Sheet) -> str:
+    def _label(self, number: int, sheet: FigureContext) -> str:
         """Return what to call a connection that the context has numbered."""
         known = sheet.people.number(self._context.connections.names[number])
         return f"connection {plain(sheet.people.label(known or 0), 24)}"
 
     @staticmethod
     def _draw(
-        axes: Axes, panel: dict[int, Longs], labels: dict[int, str], missing: dict[int, int], sheet: Sheet
+        axes: Axes, panel: dict[int, Longs], labels: dict[int, str], missing: dict[int, int], sheet: FigureContext
     ) -> None:
         order = sorted(panel, key=lambda key: (-int(panel[key].sum()), key))
         for place, key in enumerate(order[:SHOWN]):

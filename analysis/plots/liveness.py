@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context.kinds import NOOP
-from analysis.plots.figure import Clock, Sheet, count, duration
+from analysis.plots.figure import FigureContext, TimeAxis, count, duration
 from analysis.plots.row_labels import busiest, height, label_rows
 from analysis.plots.theme import plain
-from analysis.plots.time_bins import SUM, Bins
+from analysis.plots.time_bins import SUM, TimeBins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from analysis.plots.batch import Frames
+    from analysis.plots.batch import PlotBatch
 
 _CONTROL = b"set_noop_interval"
 
@@ -27,12 +27,12 @@ class Liveness:
     columns: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
-        self.bins = Bins(frames=SUM, noops=SUM, replies=SUM)
+        self.bins = TimeBins(frames=SUM, noops=SUM, replies=SUM)
         self.interval_s: dict[int, int] = {}  #: by connection, as agreed upon
         self.silence: dict[int, tuple[int, int]] = {}  #: by connection, the longest: begin and end
         self._latest: dict[int, int] = {}
 
-    def fold(self, frames: Frames) -> None:
+    def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
         lanes, bins, kept = self.bins.place(frames.connection, frames.time_ns)
         noop = ((frames.opcode == NOOP) & ~frames.draft)[kept]
@@ -52,10 +52,10 @@ class Liveness:
         there = self.bins["noops"].any() or self.bins["replies"].any() or self.interval_s
         return None if there else "there is no no-op, and no connection has agreed on any"
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
         bins = self.bins
-        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
         noops, replies = bins["noops"].sum(axis=1), bins["replies"].sum(axis=1)
         agreed = np.array([key in self.interval_s for key in bins.keys])
         chosen = busiest((noops + replies) * 2 + agreed, bins.keys)
@@ -74,12 +74,12 @@ class Liveness:
         sheet.title(figure, "Liveness", ", ".join(parts))
         return figure
 
-    def _label(self, lane: int, sheet: Sheet) -> str:
+    def _label(self, lane: int, sheet: FigureContext) -> str:
         key = self.bins.keys[lane]
         every = f"\nno-op every {self.interval_s[key]:,} s" if key in self.interval_s else ""
         return plain(sheet.people.label(key), 28) + every
 
-    def _row(self, axes: Axes, row: int, lane: int, sheet: Sheet, clock: Clock) -> None:
+    def _row(self, axes: Axes, row: int, lane: int, sheet: FigureContext, clock: TimeAxis) -> None:
         bins, theme = self.bins, sheet.theme
         starts = np.maximum(bins.starts_ns(), bins.first_ns or 0)
         width = max(bins.width_ns / clock.scale, clock.range_ns / clock.scale / 500)
@@ -113,7 +113,7 @@ class Liveness:
                 bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 1},
             )
 
-    def _silences(self, frames: Frames) -> None:
+    def _silences(self, frames: PlotBatch) -> None:
         order = np.argsort(frames.connection, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(frames.connection[order])) + 1):
             if not len(part):

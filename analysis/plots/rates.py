@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.figure import Clock, Sheet, amounts, count, duration
+from analysis.plots.figure import FigureContext, TimeAxis, amounts, count, duration
 from analysis.plots.theme import plain
-from analysis.plots.time_bins import SUM, Bins
+from analysis.plots.time_bins import SUM, TimeBins
 from dissector.frames.batch import distinct
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.plots.batch import Frames
+    from analysis.plots.batch import PlotBatch
 
 SHOWN = 7  #: opcodes with a colour of their own
 _BARS = 100  #: about as many are told apart
@@ -29,10 +29,10 @@ class Rates:
     columns = frozenset(("name", "body_length"))
 
     def __init__(self) -> None:
-        self.bins = Bins(frames=SUM, bytes=SUM)
+        self.bins = TimeBins(frames=SUM, bytes=SUM)
         self.names: dict[int, str] = {}
 
-    def fold(self, frames: Frames) -> None:
+    def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
         key = frames.opcode | frames.response.astype(np.int64) << 8 | frames.view.numbering << 9
         for code in distinct(key)[0]:
@@ -51,10 +51,10 @@ class Rates:
         """Say why there is nothing to draw."""
         return None if self.bins.keys else "there are no frames"
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
         bins = self.bins
-        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
         figure, (above, below) = sheet.figure(6.4, rows=2, sharex=True)
         factor = max(1, -(-bins.count // _BARS))
         seconds = factor * bins.width_ns / 1e9
@@ -87,7 +87,7 @@ class Rates:
         return found
 
     def _stack(
-        self, axes: Axes, edges: NDArray[np.float64], rows: NDArray[np.float64], order: list[int], sheet: Sheet
+        self, axes: Axes, edges: NDArray[np.float64], rows: NDArray[np.float64], order: list[int], sheet: FigureContext
     ) -> None:
         base = np.zeros(rows.shape[1])
         for place, row in enumerate(rows):

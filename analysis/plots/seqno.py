@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context.kinds import SNAPSHOT_MARKER, STREAM_END
-from analysis.plots.figure import Clock, Sheet, count
+from analysis.plots.figure import FigureContext, TimeAxis, count
 from analysis.plots.theme import plain
-from analysis.plots.time_bins import FIRST, LAST, LEAST, MAX_LANES, MOST, NONE, Bins, carried
+from analysis.plots.time_bins import FIRST, LAST, LEAST, MAX_LANES, MOST, NONE, TimeBins, carried
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.check.findings import Finding
-    from analysis.plots.batch import Frames
+    from analysis.plots.batch import PlotBatch
 
     Longs = NDArray[np.int64]
 
@@ -42,9 +42,9 @@ class Seqnos:
         self.items = 0
         self.snapshots = 0
         self._ended_ns: dict[int, int] = {}  #: by stream, when it was last over
-        self.bins = Bins(first=FIRST, last=LAST, least=LEAST, most=MOST, start=LEAST, end=MOST)
+        self.bins = TimeBins(first=FIRST, last=LAST, least=LEAST, most=MOST, start=LEAST, end=MOST)
 
-    def fold(self, frames: Frames) -> None:
+    def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
         vbucket, seqno = frames.numbers("vbucket"), frames.numbers("by_seqno")
         stream = np.maximum(frames.numbers("stream_id"), 0)
@@ -72,12 +72,12 @@ class Seqnos:
         """Say why there is nothing to draw."""
         return None if self.items or self.snapshots else "no message of a stream has a seqno"
 
-    def draw(self, sheet: Sheet) -> Figure:
+    def draw(self, sheet: FigureContext) -> Figure:
         """Draw it."""
         from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see analysis.plots.theme.require
 
         bins = self.bins
-        clock = Clock(bins.first_ns or 0, bins.last_ns)
+        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
         few = len(bins.keys) <= FEW
         figure, (axes,) = sheet.figure(5.6)
         if few:
@@ -108,13 +108,13 @@ class Seqnos:
         sheet.title(figure, "Seqno progress", ", ".join(parts))
         return figure
 
-    def label(self, key: int, sheet: Sheet) -> str:
+    def label(self, key: int, sheet: FigureContext) -> str:
         """Return what to call a stream."""
         stream = f" stream {key & 0xFFFF}" if key & 0xFFFF else ""
         name = plain(sheet.people.label(key >> _CONNECTION), 20)
         return f"vbucket {key >> _VBUCKET & 0xFFFF}{stream} ({name})"
 
-    def line(self, lane: int, clock: Clock) -> tuple[Any, Any]:
+    def line(self, lane: int, clock: TimeAxis) -> tuple[Any, Any]:
         """Return the points of a stream's line."""
         bins = self.bins
         there = np.flatnonzero(bins["last"][lane] != NONE)
@@ -127,7 +127,7 @@ class Seqnos:
         keep = ~alone | (np.arange(len(times)) % 4 == 0)
         return clock(times[keep]), values.ravel()[keep]
 
-    def _draw_few(self, axes: Axes, sheet: Sheet, clock: Clock) -> None:
+    def _draw_few(self, axes: Axes, sheet: FigureContext, clock: TimeAxis) -> None:
         bins, series = self.bins, sheet.theme.series
         edges = np.r_[bins.starts_ns(), (bins.starts_ns()[-1:] + bins.width_ns)]
         edges = clock(np.clip(edges, bins.first_ns, max(bins.last_ns, (bins.first_ns or 0) + 1)))
@@ -162,7 +162,7 @@ class Seqnos:
             return np.zeros(len(starts), bool)
         return starts > ended
 
-    def _draw_many(self, axes: Axes, figure: Figure, sheet: Sheet, clock: Clock) -> None:
+    def _draw_many(self, axes: Axes, figure: Figure, sheet: FigureContext, clock: TimeAxis) -> None:
         from matplotlib.collections import LineCollection  # noqa: PLC0415 - see analysis.plots.theme.require
         from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
@@ -185,7 +185,7 @@ class Seqnos:
         bar = figure.colorbar(drawn, ax=axes, label="vbucket", pad=0.01, fraction=0.04)
         bar.ax.yaxis.set_major_locator(MaxNLocator(8, integer=True))
 
-    def _spread(self, axes: Axes, sheet: Sheet, clock: Clock) -> None:
+    def _spread(self, axes: Axes, sheet: FigureContext, clock: TimeAxis) -> None:
         """Draw how far streams have come on the whole: among very many lines none can be followed."""
         bins = self.bins
         last = carried(bins["last"])
@@ -200,7 +200,7 @@ class Seqnos:
         ):
             axes.plot(times, share, color=sheet.theme.ink, linestyle=dash, linewidth=1.8, label=label, zorder=2.8)
 
-    def _mark(self, axes: Axes, sheet: Sheet, clock: Clock) -> int:
+    def _mark(self, axes: Axes, sheet: FigureContext, clock: TimeAxis) -> int:
         """Mark findings; name the streams of the first ones where lines have no names."""
         lanes = {key: lane for lane, key in enumerate(self.bins.keys)}
         marked: dict[str, list[tuple[float, float]]] = {}
@@ -224,7 +224,7 @@ class Seqnos:
                 axes.plot(times, values, color=color, drawstyle="steps-post", label=label, zorder=3)
         return sum(len(points) for points in marked.values())
 
-    def _point(self, finding: Finding, lane: int, clock: Clock) -> tuple[float, float]:
+    def _point(self, finding: Finding, lane: int, clock: TimeAxis) -> tuple[float, float]:
         """Return where a finding is: at its seqno, else on its stream's line."""
         bins = self.bins
         seqno = finding.facts.get("by_seqno", -1)
@@ -247,7 +247,7 @@ def _steps(times: Any, values: Any) -> Any:
     return np.column_stack([np.repeat(times, 2)[1:], np.repeat(values, 2)[:-1]])
 
 
-def _key(finding: Finding, sheet: Sheet) -> int:
+def _key(finding: Finding, sheet: FigureContext) -> int:
     number = sheet.people.number(finding.connection)
     if number is None or finding.vbucket is None:
         return -1

@@ -28,7 +28,7 @@ _FINEST = 10  #: as a power of two: about a microsecond
 SUM, LEAST, MOST, FIRST, LAST = "sum", "least", "most", "first", "last"
 
 
-class Bins:
+class TimeBins:
     """Arrays by name, all of the same lanes and bins."""
 
     def __init__(self, **arrays: str) -> None:

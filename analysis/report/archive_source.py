@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.check.export import SCHEMA
 from analysis.check.findings import Finding, FrameRef
-from analysis.plots.frame_source import Source
+from analysis.plots.frame_source import FrameSource
 from analysis.rules.model import Severity
 from dissector.errors import InputError, UsageError
 from dissector.terminal.style import one_line
@@ -15,17 +15,17 @@ from dissector.terminal.style import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
 
-def open_archive(name: str, options: Options) -> tuple[Source, list[Finding] | None]:
+def open_archive(name: str, options: ReadOptions) -> tuple[FrameSource, list[Finding] | None]:
     """Return where the frames of an archive are, and its findings; None: it has none, so check the frames."""
     folder = Path(name)
     frames = _files(folder / "frames")
     if not frames:
         raise InputError(f"{name}: no archive: there is no Parquet file in {folder / 'frames'}")
     findings = _files(folder / "findings")
-    return Source([], frames, options), _findings(findings) if (folder / "findings").is_dir() else None
+    return FrameSource([], frames, options), _findings(findings) if (folder / "findings").is_dir() else None
 
 
 def _files(folder: Path) -> list[Path]:

@@ -17,10 +17,10 @@ from analysis.check.inspection import Inspection
 from analysis.check.selection import Selection
 from analysis.check.transcript import NEIGHBOURS, Transcript
 from analysis.plots.excerpt import each
-from analysis.plots.figure_set import Album
+from analysis.plots.figure_set import FigureSet
 from analysis.rules import RULES
-from dissector.frames.batch import View
-from dissector.summary.connections import Roster
+from dissector.frames.batch import FrameBatch
+from dissector.summary.connections import ConnectionSummaries
 from dissector.summary.rows import ConnectionRows, iso_time, stream_rows
 from dissector.summary.streams import Streams
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from analysis.check.findings import Finding
-    from analysis.plots import Kind
-    from analysis.plots.frame_source import Reader, Source
+    from analysis.plots import PlotKind
+    from analysis.plots.frame_source import BatchReader, FrameSource
     from analysis.rules import Rule
 
     Row = dict[str, Any]
-    Watch = Callable[[Reader], Callable[[], None]]
+    Watch = Callable[[BatchReader], Callable[[], None]]
 
 
 @dataclass(slots=True)
-class Survey:
+class ReportData:
     """What there is to tell."""
 
-    source: Source
+    source: FrameSource
     inspection: Inspection
-    album: Album
+    album: FigureSet
     connections: list[Row]
     streams: list[Row]
     rules: Sequence[Rule] = RULES
@@ -55,18 +55,18 @@ class Survey:
     given: bool = False  #: the findings were given: nothing was checked here
 
 
-def survey(
-    source: Source,
-    kinds: Sequence[Kind],
+def collect(
+    source: FrameSource,
+    kinds: Sequence[PlotKind],
     selection: Selection,
     *,
     limit: int,
     given: Sequence[Finding] | None = None,
     watch: Watch | None = None,
-) -> Survey:
+) -> ReportData:
     """Read frames, twice if anything is found; ``given`` findings are taken as they are."""
     checker = Checker(selection=selection) if given is None else None
-    album = Album(kinds, checker)
+    album = FigureSet(kinds, checker)
     tables = _Tables(source)
     reader = source.open(None, tables.roster.end)
     advance = watch(reader) if watch is not None else None
@@ -90,7 +90,7 @@ def survey(
     else:
         inspection = _given(given or (), album)
         album.given = inspection.findings
-    found = Survey(source, inspection, album, tables.connections(album), tables.streams(), selection=selection)
+    found = ReportData(source, inspection, album, tables.connections(album), tables.streams(), selection=selection)
     found.given = checker is None
     found.notes = tables.notes
     found.shown = _shown(inspection.findings, limit)
@@ -102,7 +102,7 @@ def survey(
     return found
 
 
-def _advancing(reader: Reader, advance: Callable[[], None] | None) -> Any:
+def _advancing(reader: BatchReader, advance: Callable[[], None] | None) -> Any:
     for batch in reader:
         if advance is not None:
             advance()
@@ -119,7 +119,7 @@ def _shown(findings: Sequence[Finding], limit: int) -> list[Finding]:
     return shown
 
 
-def _given(findings: Sequence[Finding], album: Album) -> Inspection:
+def _given(findings: Sequence[Finding], album: FigureSet) -> Inspection:
     """Sum up findings that come from elsewhere: what held there is not known here."""
     tallies: dict[str, Tally] = {}
     for finding in findings:
@@ -133,9 +133,9 @@ def _given(findings: Sequence[Finding], album: Album) -> Inspection:
 class _Tables:
     """Connections and streams, as ``uprscope connections`` lists them."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FrameSource) -> None:
         self._rows = ConnectionRows()
-        self.roster = Roster(self._rows.add)
+        self.roster = ConnectionSummaries(self._rows.add)
         self._streams = Streams()
         self._captures = not source.rows
         self._plain: dict[str, Row] = {}
@@ -145,7 +145,7 @@ class _Tables:
         """Take a batch of frames."""
         if not batch.num_rows:
             return
-        view = View(batch)
+        view = FrameBatch(batch)
         members = self.roster.fold(view)
         self._streams.fold(view, members)
         if self._captures:
@@ -162,7 +162,7 @@ class _Tables:
             for side, name in enumerate(("client_frames", "server_frames")):
                 row[name] = row.get(name, 0) + int(np.count_nonzero(view.direction[rows] == side))
 
-    def connections(self, album: Album) -> list[Row]:
+    def connections(self, album: FigureSet) -> list[Row]:
         """Return the rows of connections."""
         if self._captures:
             if self._rows.left_out:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from analysis.check.findings import Finding, FrameRef
-    from analysis.report.collect import Survey
+    from analysis.report.collect import ReportData
 
 _TERMINAL = Terminal(width=100)
 _ROLES = 16  #: columns that the names of evidence may take
 _OPEN = 1  #: findings that are open from the beginning
 
 
-def section(found: Survey, ladders: Mapping[str, Html]) -> Html:
+def section(found: ReportData, ladders: Mapping[str, Html]) -> Html:
     """Tell all findings."""
     shown = found.shown
     if not shown:
@@ -33,7 +33,7 @@ def section(found: Survey, ladders: Mapping[str, Html]) -> Html:
     return joined((element("div", *told, id="findings-list"), *_left_out(found)))
 
 
-def _left_out(found: Survey) -> list[Html]:
+def _left_out(found: ReportData) -> list[Html]:
     all_of = Counter(finding.rule for finding in found.inspection.findings)
     shown = Counter(finding.rule for finding in found.shown)
     notes = [
@@ -46,7 +46,7 @@ def _left_out(found: Survey) -> list[Html]:
     return [element("p", note, class_="quiet") for note in notes]
 
 
-def _finding(finding: Finding, found: Survey, ladder: Html | None, *, opened: bool) -> Html:
+def _finding(finding: Finding, found: ReportData, ladder: Html | None, *, opened: bool) -> Html:
     severity = finding.severity.value
     rule = RULE_BY_ID.get(finding.rule)
     about = [element("strong", f"{finding.rule}: {finding.title}. ")]
@@ -87,7 +87,7 @@ def _echoes(finding: Finding) -> str:
     return f" {finding.echoes:,} more like it {goes} back to the same cause."
 
 
-def _frames(finding: Finding, found: Survey) -> Html:
+def _frames(finding: Finding, found: ReportData) -> Html:
     number = found.told[finding.id][0].numbering.numbers.get(finding.connection)
     parts = [f"connection {number} ({finding.connection})" if number else f"connection {finding.connection}"]
     if finding.vbucket is not None:
@@ -115,7 +115,7 @@ def time_of(time_ns: int) -> str:
     return f"{begin:%Y-%m-%d %H:%M:%S}.{time_ns % 10**9:09d}"
 
 
-def _transcript(finding: Finding, found: Survey) -> Html:
+def _transcript(finding: Finding, found: ReportData) -> Html:
     transcript, there = found.told[finding.id]
     told = list(plain_text.lines_of(there, transcript, _TERMINAL, _width(there)))
     if not told:

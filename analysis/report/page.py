@@ -13,7 +13,7 @@ from dissector.terminal.style import safe_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analysis.report.collect import Survey
+    from analysis.report.collect import ReportData
 
 #: Pictures, in their order, and what is written above them.
 TITLES = (
@@ -28,7 +28,7 @@ TITLES = (
 _MOST_NAMES = 3
 
 
-def page(found: Survey, how: Sequence[tuple[str, str]], *, drawn: bool = True) -> str:
+def page(found: ReportData, how: Sequence[tuple[str, str]], *, drawn: bool = True) -> str:
     """Return the whole page; ``how`` tells how it was made."""
     captures = short_names(found.source.names)
     ladders = pictures.ladders(found, captures) if drawn else {}

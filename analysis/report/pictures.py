@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis.plots import theme
 from analysis.plots.excerpt import each
-from analysis.plots.figure import Sheet
+from analysis.plots.figure import FigureContext
 from analysis.plots.ladder import Ladder
 from analysis.report.html import Html, data_url, element
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from analysis.check.findings import Finding
-    from analysis.report.collect import Survey
+    from analysis.report.collect import ReportData
 
 LADDERS = 4  #: findings that get a message sequence, each of another rule
 _BEFORE, _BEHIND = 8, 5
 
 
-def figure(draw: Callable[[Sheet], Figure], found: Survey, captures: str, title: str, alt: str) -> Html:
+def figure(draw: Callable[[FigureContext], Figure], found: ReportData, captures: str, title: str, alt: str) -> Html:
     """Draw a picture, and let the reader's colours decide between light and dark."""
-    sheet = Sheet(theme.LIGHT, found.album.people, captures, found.inspection.findings, found.album.start_ns)
+    sheet = FigureContext(theme.LIGHT, found.album.people, captures, found.inspection.findings, found.album.start_ns)
     with theme.drawing(theme.LIGHT):
         stream = io.BytesIO()
         theme.save(draw(sheet), stream, "svg")
@@ -38,7 +38,7 @@ def figure(draw: Callable[[Sheet], Figure], found: Survey, captures: str, title:
     return element("figure", element("figcaption", title), image)
 
 
-def ladders(found: Survey, captures: str) -> dict[str, Html]:
+def ladders(found: ReportData, captures: str) -> dict[str, Html]:
     """Return message sequences, by finding: one for each of the first rules that are broken."""
     chosen: dict[str, Finding] = {}
     for finding in found.shown:
@@ -57,7 +57,7 @@ def ladders(found: Survey, captures: str) -> dict[str, Html]:
     return drawn
 
 
-def gallery(found: Survey, captures: str, titles: Sequence[tuple[str, str]]) -> tuple[list[Html], list[str]]:
+def gallery(found: ReportData, captures: str, titles: Sequence[tuple[str, str]]) -> tuple[list[Html], list[str]]:
     """Return the pictures, and why others are not there."""
     pictures, missing = [], []
     for name, title in titles:

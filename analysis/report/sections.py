@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from analysis.check.findings import Tally
-    from analysis.report.collect import Survey
+    from analysis.report.collect import ReportData
     from dissector.display.table import TextColumn
 
     Row = dict[str, Any]
@@ -31,7 +31,7 @@ _VERDICTS = {
 }
 
 
-def verdict(found: Survey) -> Html:
+def verdict(found: ReportData) -> Html:
     """Return the one sentence that matters most."""
     findings = found.inspection.findings
     worst = min((finding.severity for finding in findings), key=lambda each: each.rank, default=None)
@@ -44,7 +44,7 @@ def verdict(found: Survey) -> Html:
     return element("p", said, class_=f"verdict {worst.value if worst is not None else 'good'}")
 
 
-def rules(found: Survey) -> Html:
+def rules(found: ReportData) -> Html:
     """Return a table of all rules and how each fared."""
     titles = {rule.id: rule for rule in found.rules}
     counts = Counter(finding.rule for finding in found.inspection.findings)
@@ -97,7 +97,7 @@ def _cut(shown: str) -> str:
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
 
 
-def connections(found: Survey) -> Html:
+def connections(found: ReportData) -> Html:
     """Return the table of connections."""
     if not found.connections:
         return element("p", "No connection has frames.")
@@ -112,7 +112,7 @@ def connections(found: Survey) -> Html:
     return joined(parts)
 
 
-def streams(found: Survey) -> Html:
+def streams(found: ReportData) -> Html:
     """Return the table of streams."""
     if not found.streams:
         return element("p", "There are no streams.")
@@ -126,7 +126,7 @@ def _more(number: int, what: str, how: str) -> list[Html]:
     return [element("p", f"{number - MOST_ROWS:,} more {what} are not listed here: {how} has all.", class_="quiet")]
 
 
-def quality(found: Survey) -> Html:
+def quality(found: ReportData) -> Html:
     """Tell what the capture lacks, and what could not be decided for that."""
     report = found.inspection.report
     parts: list[Html] = []
@@ -151,7 +151,7 @@ def quality(found: Survey) -> Html:
     return joined(parts)
 
 
-def _undecided(found: Survey) -> Html:
+def _undecided(found: ReportData) -> Html:
     reasons: dict[str, list[tuple[str, int]]] = {}
     for tally in found.inspection.tallies:
         for reason, number in tally.unknown.items():
@@ -178,7 +178,7 @@ def _undecided(found: Survey) -> Html:
     )
 
 
-def made(found: Survey, how: Sequence[tuple[str, str]]) -> Html:
+def made(found: ReportData, how: Sequence[tuple[str, str]]) -> Html:
     """Tell how the page was made."""
     selection = found.selection
     told = [*how, ("findings told", f"{selection.severity.value} or worse"), ("rules", f"{len(found.rules)}")]

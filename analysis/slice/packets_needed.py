@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from analysis.check.findings import Finding
     from dissector.capture import Input
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
     Longs = NDArray[np.int64]
 
@@ -70,7 +70,7 @@ class Proof(NamedTuple):
     role: str = ""  #: empty: set-up
 
 
-class Choice(NamedTuple):
+class PacketChoice(NamedTuple):
     """A set of packets, and what it is."""
 
     what: str
@@ -78,7 +78,7 @@ class Choice(NamedTuple):
 
 
 @dataclass(slots=True)
-class Needs:
+class PacketsNeeded:
     """What a finding needs."""
 
     connections: set[str]
@@ -93,40 +93,42 @@ class Needs:
             found.setdefault(proof.run.last, proof.comment)
         return found
 
-    def choices(self) -> Iterator[Choice]:
+    def choices(self) -> Iterator[PacketChoice]:
         """Give out sets of packets, each larger than the one before."""
         small = tuple(proof.run for proof in self.proofs)
-        yield Choice("only the frames that prove it, and the set-up", small)
+        yield PacketChoice("only the frames that prove it, and the set-up", small)
         guilty = next(proof for proof in self.proofs if proof.role == "guilty")
         evidence = [proof for proof in self.proofs if proof.role and proof is not guilty]
-        yield Choice("the frames that prove it, those around the guilty one, and the set-up", (*small, self.around))
+        yield PacketChoice(
+            "the frames that prove it, those around the guilty one, and the set-up", (*small, self.around)
+        )
         reached = (self.around.first, self.around.last)
         for proof in sorted(evidence, key=lambda each: abs(each.run.first - guilty.run.first)):
             reached = (min(reached[0], proof.run.first), max(reached[1], proof.run.last))
             names = sorted((proof.frame, guilty.frame))
             what = f"everything on the connection from frame {names[0]} to frame {names[1]}, and the set-up"
-            yield Choice(what, (*small, Run(*reached)))
-        yield Choice("everything on the connection up to the guilty frame", (*small, Run(0, reached[1])))
-        yield Choice("the whole connection", (Run(0, END),))
+            yield PacketChoice(what, (*small, Run(*reached)))
+        yield PacketChoice("everything on the connection up to the guilty frame", (*small, Run(0, reached[1])))
+        yield PacketChoice("the whole connection", (Run(0, END),))
 
 
-def needs_of(inputs: Sequence[Input], options: Options, finding: Finding) -> Needs:
+def packets_needed(inputs: Sequence[Input], options: ReadOptions, finding: Finding) -> PacketsNeeded:
     """Find out what a finding needs; ``inputs`` in the order in which they are read."""
-    needs = Needs({finding.connection})
+    needs = PacketsNeeded({finding.connection})
     while True:
-        survey = _Survey(needs, finding, {each.name: index for index, each in enumerate(inputs)})
+        survey = _ProofReader(needs, finding, {each.name: index for index, each in enumerate(inputs)})
         for batch in FrameReader(inputs, dataclasses.replace(options, columns=_COLUMNS)):
             if survey.take(batch):
                 break
         if survey.others <= needs.connections:
             return needs
-        needs = Needs(needs.connections | survey.others)
+        needs = PacketsNeeded(needs.connections | survey.others)
 
 
-class _Survey:
+class _ProofReader:
     """Looks for the frames of a finding, and for the set-up of their connections."""
 
-    def __init__(self, needs: Needs, finding: Finding, captures: dict[str, int]) -> None:
+    def __init__(self, needs: PacketsNeeded, finding: Finding, captures: dict[str, int]) -> None:
         self.others: set[str] = set()  #: connections of evidence
         self._needs = needs
         self._finding = finding

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.check.inspection import inspect
 from analysis.check.selection import Selection
-from analysis.slice.packets_needed import Choice, Needs, place
+from analysis.slice.packets_needed import PacketChoice, PacketsNeeded, place
 from dissector.capture import CaptureReader, Input
 from dissector.capture.pcapng_writer import PcapngWriter
 from dissector.link.columnar import ColumnarDecoder
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from analysis.check.findings import Finding
     from analysis.rules import Rule
     from dissector.capture import PacketBlock
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
 _SYN, _ACK = 0x02, 0x10
 _HANDSHAKE = 3  #: packets that a connection begins with
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SliceResult:
     """What became of it."""
 
     packets: int
@@ -44,14 +44,14 @@ class Cut:
     shown: bool  #: whether a check of them finds the finding again
 
 
-def cut(
-    inputs: Sequence[Input], options: Options, finding: Finding, rule: Rule, needs: Needs, stream: IO[bytes]
-) -> Cut:
+def write_slice(
+    inputs: Sequence[Input], options: ReadOptions, finding: Finding, rule: Rule, needs: PacketsNeeded, stream: IO[bytes]
+) -> SliceResult:
     """Write the smallest set of packets in which the rule shows the finding; if none does, the largest."""
     with tempfile.TemporaryDirectory(prefix="uprscope-") as folder:
         trial = Path(folder, "slice.pcapng")
         tried: set[tuple[object, ...]] = set()
-        made = Cut(0, "", shown=False)
+        made = SliceResult(0, "", shown=False)
         for choice in needs.choices():
             if choice.runs in tried:
                 continue
@@ -60,7 +60,7 @@ def cut(
             with trial.open("wb") as output:
                 writer = PcapngWriter(output, comment)
                 copy(inputs, needs, choice, writer)
-            made = Cut(writer.packets, choice.what, _shows(trial, options, finding, rule))
+            made = SliceResult(writer.packets, choice.what, _shows(trial, options, finding, rule))
             if made.shown:
                 break
         with trial.open("rb") as source:
@@ -68,12 +68,12 @@ def cut(
     return made
 
 
-def _shows(path: Path, options: Options, finding: Finding, rule: Rule) -> bool:
+def _shows(path: Path, options: ReadOptions, finding: Finding, rule: Rule) -> bool:
     selection = Selection(only=frozenset((finding.id,)))
     return bool(inspect([Input(path.name, path)], (rule,), options, selection=selection).findings)
 
 
-def copy(inputs: Sequence[Input], needs: Needs, choice: Choice, writer: PcapngWriter) -> None:
+def copy(inputs: Sequence[Input], needs: PacketsNeeded, choice: PacketChoice, writer: PcapngWriter) -> None:
     """Copy the packets of a choice; ``inputs`` in the order in which they are read."""
     chooser = _Chooser(needs, choice)
     for index, each in enumerate(inputs):
@@ -91,7 +91,7 @@ def copy(inputs: Sequence[Input], needs: Needs, choice: Choice, writer: PcapngWr
 class _Chooser:
     """Picks packets of block after block."""
 
-    def __init__(self, needs: Needs, choice: Choice) -> None:
+    def __init__(self, needs: PacketsNeeded, choice: PacketChoice) -> None:
         self._needs = needs
         self._runs = choice.runs
         self._comments = needs.comments()

@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from analysis.spark.map_in_arrow import spark_schema
-from analysis.spark.partition_reader import ShareReader
+from analysis.spark.partition_reader import PartitionReader
 from analysis.spark.plan import begin
-from analysis.spark.read_options import Mode, Reading, truth
+from analysis.spark.read_options import Mode, SourceOptions, truth
 from analysis.spark.storage import find, sizes
 from dissector.errors import InputError, UsageError
 from dissector.frames.reader import FrameReader
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from analysis.spark.storage import Address
+    from analysis.spark.storage import Location
 
 NAME = "upr"
 #: Every share reads all of its captures: more of them would only read more often.
@@ -47,11 +47,11 @@ _LOG = logging.getLogger("uprscope")
 class Captures(InputPartition):
     """What one task reads: captures, in the order of their first packets, and which of their connections it is for."""
 
-    addresses: tuple[Address, ...]
+    addresses: tuple[Location, ...]
     share: int
     shares: int
 
-    def __init__(self, addresses: Sequence[Address], share: int = 0, shares: int = 1) -> None:
+    def __init__(self, addresses: Sequence[Location], share: int = 0, shares: int = 1) -> None:
         self.addresses = tuple(addresses)
         self.share = share
         self.shares = shares
@@ -85,7 +85,7 @@ class UprReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         given = {name.lower(): value for name, value in options.items()}
         self._paths = _paths(given)
-        self._reading = Reading.of({"splitbytes": str(SPLIT_BYTES), **given}, ("joined", "columns"))
+        self._reading = SourceOptions.of({"splitbytes": str(SPLIT_BYTES), **given}, ("joined", "columns"))
         self._options = replace(self._reading.options, columns=_columns(given))
         self._joined = truth("joined", given.get("joined", "false"))
 
@@ -101,7 +101,7 @@ class UprReader(DataSourceReader):
         size = iter(sizes([address for run in runs for address in run]))
         return [part for run in runs for part in self._shares(run, sum(next(size) for _ in run))]
 
-    def _shares(self, run: Sequence[Address], size: int) -> list[Captures]:
+    def _shares(self, run: Sequence[Location], size: int) -> list[Captures]:
         shares = min(max(-(-size // self._reading.split_bytes), 1), MAX_SHARES)
         return [Captures(run, share, shares) for share in range(shares)]
 
@@ -113,7 +113,7 @@ class UprReader(DataSourceReader):
         if partition.shares == 1:
             reader = FrameReader(inputs, self._options)
         else:
-            reader = ShareReader(inputs, self._options, partition.share, partition.shares)
+            reader = PartitionReader(inputs, self._options, partition.share, partition.shares)
         try:
             yield from reader
         except InputError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark.segment_rows import share_of, talk_of
+from analysis.spark.segment_rows import conversation_key, partition_of
 from dissector.frames.batch_builder import batch_of
 from dissector.frames.reader import FrameReader
 from dissector.tcp.frame_table import FrameTable
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dissector.capture import Input
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
 #: Columns of a table with one entry per frame.
 _ARRAYS = tuple(field.name for field in fields(FrameTable) if field.name not in ("stream", "connections", "rank"))
 
 
-class ShareReader(FrameReader):
+class PartitionReader(FrameReader):
     """Captures to record batches of the frames of one share."""
 
-    def __init__(self, inputs: Sequence[Input], options: Options, share: int, shares: int) -> None:
+    def __init__(self, inputs: Sequence[Input], options: ReadOptions, share: int, shares: int) -> None:
         super().__init__(inputs, options)
         self._share = share
         self._shares = shares
@@ -53,7 +53,7 @@ class ShareReader(FrameReader):
             yield batch, part
 
     def _is_mine(self, key: bytes) -> bool:
-        return share_of(talk_of(key)[0], self._shares) == self._share
+        return partition_of(conversation_key(key)[0], self._shares) == self._share
 
 
 def _only(table: FrameTable, chosen: NDArray[np.int64]) -> FrameTable:

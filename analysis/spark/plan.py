@@ -12,24 +12,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from analysis.spark.read_options import Mode, Reading
+from analysis.spark.read_options import Mode, SourceOptions
 from analysis.spark.storage import find
 from dissector.capture import split
-from dissector.capture.split import WHOLE, Beginning, Part, Walked
+from dissector.capture.split import WHOLE, Beginning, FilePart, Walked
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
-    from analysis.spark.storage import Address
+    from analysis.spark.storage import Location
 
 #: Looks at the beginnings of files wait for the network, not for the processor.
 _LOOKS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ByteRange:
     """A range of a file to be walked over."""
 
-    address: Address
+    address: Location
     context: bytes
     start: int
     stop: int
@@ -38,11 +38,11 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Split:
     """A part of a capture to be read by one task."""
 
-    address: Address
-    part: Part
+    address: Location
+    part: FilePart
     capture: int
     """Index of the capture in the run."""
 
@@ -61,14 +61,14 @@ class Plan:
 
     captures: tuple[str, ...]
     """Names, in the order of the run."""
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Split, ...]
     problems: tuple[Problem, ...] = ()
 
 
-Walk: TypeAlias = Callable[[Sequence[Stretch]], Sequence[Walked]]
+Walk: TypeAlias = Callable[[Sequence[ByteRange]], Sequence[Walked]]
 
 
-def walk_stretch(stretch: Stretch) -> Walked:
+def walk_range(stretch: ByteRange) -> Walked:
     """Walk over one range of a file."""
     with stretch.address.open() as file:
         return split.survey(
@@ -76,34 +76,34 @@ def walk_stretch(stretch: Stretch) -> Walked:
         )
 
 
-def walk_here(stretches: Sequence[Stretch]) -> list[Walked]:
+def walk_here(stretches: Sequence[ByteRange]) -> list[Walked]:
     """Walk over ranges one after the other, in this process."""
-    return [walk_stretch(stretch) for stretch in stretches]
+    return [walk_range(stretch) for stretch in stretches]
 
 
-def make_plan(names: Sequence[str], reading: Reading, walk: Walk = walk_here) -> Plan:
+def make_plan(names: Sequence[str], reading: SourceOptions, walk: Walk = walk_here) -> Plan:
     """Lay out the reading of paths, directories, patterns and addresses."""
     found, problems = begin(names, reading.mode)
-    stretches: dict[int, list[Stretch]] = {}
+    stretches: dict[int, list[ByteRange]] = {}
     for capture, (address, beginning) in enumerate(found):
         if beginning.splittable and (size := address.size()) > reading.split_bytes:
             cut = split.ranges(size, reading.split_bytes)
-            stretches[capture] = [Stretch(address, beginning.context, *each) for each in cut]
+            stretches[capture] = [ByteRange(address, beginning.context, *each) for each in cut]
     walked = iter(walk([each for some in stretches.values() for each in some]))
-    pieces: list[Piece] = []
+    pieces: list[Split] = []
     for capture, (address, _) in enumerate(found):
         parts = [WHOLE]
         if capture in stretches:
             parts = _parts(stretches[capture], [next(walked) for _ in stretches[capture]])
-        pieces += [Piece(address, part, capture) for part in parts]
+        pieces += [Split(address, part, capture) for part in parts]
     return Plan(tuple(address.name for address, _ in found), tuple(pieces), tuple(problems))
 
 
-def begin(names: Sequence[str], mode: Mode) -> tuple[list[tuple[Address, Beginning]], list[Problem]]:
+def begin(names: Sequence[str], mode: Mode) -> tuple[list[tuple[Location, Beginning]], list[Problem]]:
     """Find captures and put them into the order of their first packets; what is none is a problem, or an error."""
     addresses = find(names)
     problems: list[Problem] = []
-    found: list[tuple[Address, Beginning]] = []
+    found: list[tuple[Location, Beginning]] = []
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
         for address, looked in zip(addresses, pool.map(_look, addresses), strict=True):
             if isinstance(looked, Beginning):
@@ -117,7 +117,7 @@ def begin(names: Sequence[str], mode: Mode) -> tuple[list[tuple[Address, Beginni
     return found, problems
 
 
-def _look(address: Address) -> Beginning | InputError:
+def _look(address: Location) -> Beginning | InputError:
     try:
         with address.open() as file:
             return split.begin(file, address.name)
@@ -125,10 +125,10 @@ def _look(address: Address) -> Beginning | InputError:
         return error
 
 
-def _parts(stretches: Sequence[Stretch], walked: Sequence[Walked]) -> list[Part]:
+def _parts(stretches: Sequence[ByteRange], walked: Sequence[Walked]) -> list[FilePart]:
     def again(index: int, known: int) -> Walked:
         stretch = stretches[index]
-        return walk_stretch(Stretch(stretch.address, stretch.context, stretch.start, stretch.stop, known))
+        return walk_range(ByteRange(stretch.address, stretch.context, stretch.start, stretch.stop, known))
 
     cut = [(stretch.start, stretch.stop) for stretch in stretches]
     return split.parts(stretches[0].context, cut, walked, again)

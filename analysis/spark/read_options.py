@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dissector.errors import UsageError
-from dissector.options import Options
+from dissector.options import ReadOptions
 from dissector.spec.model import Dialect
 from dissector.tcp.ports import DEFAULT_PORTS, Ports
 
@@ -34,7 +34,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceOptions:
     """The options of one reading."""
 
     values: bool = False
@@ -47,7 +47,7 @@ class Reading:
     mode: Mode = Mode.PERMISSIVE
 
     @classmethod
-    def of(cls, options: Mapping[str, str], others: tuple[str, ...] = ()) -> Reading:
+    def of(cls, options: Mapping[str, str], others: tuple[str, ...] = ()) -> SourceOptions:
         """Read options as Spark hands them on; raises UsageError for one that makes no sense.
 
         ``others`` are names of options that somebody else reads.
@@ -66,9 +66,9 @@ class Reading:
         )
 
     @property
-    def options(self) -> Options:
+    def options(self) -> ReadOptions:
         """Return what the engine takes."""
-        return Options(values=self.values, ports=self.ports, dialect=self.dialect)
+        return ReadOptions(values=self.values, ports=self.ports, dialect=self.dialect)
 
 
 def truth(name: str, text: str) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissector.capture import CaptureReader
-from dissector.capture.split import PartStream
+from dissector.capture.split import FilePartStream
 from dissector.link.columnar import ColumnarDecoder
 from dissector.link.drop_counts import Reason
 from dissector.link.flow_key import reverse_key
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analysis.spark.storage import Address
+    from analysis.spark.storage import Location
     from dissector.capture.packet_block import Damage, PacketBlock
-    from dissector.capture.split import Part
-    from dissector.link.segment_block import Segment, SegmentColumns
+    from dissector.capture.split import FilePart
+    from dissector.link.segment_block import PacketSegment, SegmentColumns
 
 SEGMENTS = pa.schema(
     [
@@ -55,7 +55,7 @@ ORDER = ("share", "talk", "packet")
 CHUNK_BYTES = 8 << 20
 
 
-class Loose(NamedTuple):
+class LooseSegments(NamedTuple):
     """A packet that is a fragment."""
 
     packet: int  #: ordinal in the run
@@ -65,30 +65,30 @@ class Loose(NamedTuple):
     data: bytes
 
 
-def talk_of(key: bytes) -> tuple[bytes, bool]:
+def conversation_key(key: bytes) -> tuple[bytes, bool]:
     """Return what both directions of a connection have in common, and whether this is the other one."""
     other = reverse_key(key)
     return (other, True) if other < key else (key, False)
 
 
-def share_of(talk: bytes, shares: int) -> int:
+def partition_of(talk: bytes, shares: int) -> int:
     """Return which share a connection belongs to; the same everywhere and always."""
     return zlib.crc32(talk) % shares
 
 
 def blocks_of_part(
-    address: Address, part: Part, capture: int, damage: list[Damage] | None = None, *, alone: bool = False
-) -> Iterator[tuple[SegmentBlock, list[Loose]]]:
+    address: Location, part: FilePart, capture: int, damage: list[Damage] | None = None, *, alone: bool = False
+) -> Iterator[tuple[SegmentBlock, list[LooseSegments]]]:
     """Read a part of a capture; yield its segments, with packets numbered as in the whole file, and its fragments.
 
     ``alone``: there are no other parts, so fragments are put together here.
     """
     decoder = ColumnarDecoder() if alone else PartDecoder(part.packets_before)
     with address.open() as file:
-        reader = CaptureReader(PartStream(file, part), capture, CHUNK_BYTES, address.name)
+        reader = CaptureReader(FilePartStream(file, part), capture, CHUNK_BYTES, address.name)
         for block in reader:
             segments = decoder.decode(block)
-            loose: list[Loose] = []
+            loose: list[LooseSegments] = []
             if isinstance(decoder, PartDecoder):
                 loose, decoder.loose = decoder.loose, loose
             yield replace(segments, number=segments.number + part.packets_before), loose
@@ -97,8 +97,8 @@ def blocks_of_part(
 
 
 def rows_of_part(
-    address: Address,
-    part: Part,
+    address: Location,
+    part: FilePart,
     capture: int,
     shares: int,
     damage: list[Damage] | None = None,
@@ -107,16 +107,16 @@ def rows_of_part(
 ) -> Iterator[pa.RecordBatch]:
     """Read a part of a capture; yield its segments as rows, those of some talks alone if these are given."""
     for block, loose in blocks_of_part(address, part, capture, damage):
-        segments = block if talks is None else of_talks(block, talks)
+        segments = block if talks is None else of_conversations(block, talks)
         if len(segments):
             yield _rows(segments, shares)
         if loose:
             yield from _loose_rows(loose, shares)
 
 
-def of_talks(block: SegmentBlock, talks: Container[bytes], *, others: bool = False) -> SegmentBlock:
+def of_conversations(block: SegmentBlock, talks: Container[bytes], *, others: bool = False) -> SegmentBlock:
     """Return the segments of some talks, or those of all others."""
-    wanted = np.array([(talk_of(key)[0] in talks) != others for key in block.keys], np.bool_)
+    wanted = np.array([(conversation_key(key)[0] in talks) != others for key in block.keys], np.bool_)
     return block if wanted.all() else only(block, np.flatnonzero(wanted[block.flow]))
 
 
@@ -131,13 +131,13 @@ class PartDecoder(ColumnarDecoder):
 
     def __init__(self, packets_before: int = 0) -> None:
         super().__init__()
-        self.loose: list[Loose] = []
+        self.loose: list[LooseSegments] = []
         """Fragments since somebody took them."""
         self._packets_before = packets_before
         self._single = _Single()
 
     def _one_by_one(self, block: PacketBlock, at: NDArray[np.int64]) -> tuple[NDArray[np.uint8], SegmentColumns]:
-        found: list[tuple[int, Segment]] = []
+        found: list[tuple[int, PacketSegment]] = []
         first = packet_ordinal(block.capture, self._packets_before + block.first_number)
         for index in at.tolist():
             packet, original = block.packet(index), int(block.original[index])
@@ -145,7 +145,7 @@ class PartDecoder(ColumnarDecoder):
             self._single.fragmented = False
             segment = self._single.segment(packet, linktype, original, time_ns)
             if self._single.fragmented:
-                self.loose.append(Loose(first + index, time_ns, linktype, original, packet))
+                self.loose.append(LooseSegments(first + index, time_ns, linktype, original, packet))
             elif segment is not None:
                 found.append((index, segment))
         return columns_of(block, block.buffer, found)
@@ -156,14 +156,14 @@ class _Single(ReferenceDecoder):
 
     fragmented = False
 
-    def _fragment(self, *_: Any, **__: Any) -> Segment | Reason:
+    def _fragment(self, *_: Any, **__: Any) -> PacketSegment | Reason:
         self.fragmented = True
         return Reason.FRAGMENT_HELD
 
 
 def _rows(block: SegmentBlock, shares: int) -> pa.RecordBatch:
-    talks = [talk_of(key) for key in block.keys]
-    share = np.array([share_of(talk, shares) for talk, _ in talks], np.int32)
+    talks = [conversation_key(key) for key in block.keys]
+    share = np.array([partition_of(talk, shares) for talk, _ in talks], np.int32)
     reverse = np.array([other for _, other in talks], np.bool_)
     names = pa.array([talk for talk, _ in talks], pa.binary())
     flow = block.flow
@@ -198,7 +198,7 @@ def _payloads(block: SegmentBlock) -> pa.Array:
     return source.take(pa.array(place)).cast(pa.binary())
 
 
-def _loose_rows(loose: Sequence[Loose], shares: int) -> Iterator[pa.RecordBatch]:
+def _loose_rows(loose: Sequence[LooseSegments], shares: int) -> Iterator[pa.RecordBatch]:
     count = len(loose)
     columns = [
         pa.array([b""] * count, pa.binary()),

@@ -34,7 +34,7 @@ _LOOKS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Location:
     """A file that can be opened, here and on any machine that reaches it."""
 
     name: str
@@ -58,7 +58,7 @@ class Address:
         with self.open() as file:
             return int(file.seek(0, 2))
 
-    def look(self) -> Listed | None:
+    def look(self) -> StoredFile | None:
         """Ask the file system what it has there; None: no file."""
         if not self.system:
             return _listed(self)
@@ -70,14 +70,14 @@ class Address:
 
     def input(self, *, settled: bool = True) -> Input:
         """Return what the readers of this package take; ``settled``: files are in the order of their packets."""
-        return Elsewhere(self.name, None, self, settled)
+        return RemoteFile(self.name, None, self, settled)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class StoredFile:
     """A file as its file system describes it, without a look into it."""
 
-    address: Address
+    address: Location
     size: int
     mtime_ns: int
     """Of a file elsewhere to the second: lists and single answers differ in what is below."""
@@ -86,10 +86,10 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere(Input):
+class RemoteFile(Input):
     """An input that an address opens. It can be read more than once."""
 
-    address: Address
+    address: Location
     settled: bool = True
 
     @property
@@ -102,9 +102,9 @@ class Elsewhere(Input):
         return self.address.open()
 
 
-def find(names: Sequence[str]) -> list[Address]:
+def find(names: Sequence[str]) -> list[Location]:
     """Return the files that paths, directories, patterns and addresses stand for, without duplicates, in order."""
-    found: dict[tuple[str, str], Address] = {}
+    found: dict[tuple[str, str], Location] = {}
     for name in names:
         path = local_name(name)
         for each in _local(path) if path is not None else (one.address for one in remote(name)):
@@ -112,11 +112,11 @@ def find(names: Sequence[str]) -> list[Address]:
     return list(found.values())
 
 
-def sizes(addresses: Sequence[Address]) -> list[int]:
+def sizes(addresses: Sequence[Location]) -> list[int]:
     """Return how large files are; 0 for what is not there, or no file: who reads it will say so."""
     # Answers of a file system elsewhere take their time, and it has many of them at once.
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-        looked = pool.map(Address.look, addresses)
+        looked = pool.map(Location.look, addresses)
         return [0 if each is None else each.size for each in looked]
 
 
@@ -135,21 +135,21 @@ def shown(name: str) -> str:
     return f"{scheme}{separator}{_host(host)}{slash}{path.partition('?')[0]}" if separator else name
 
 
-def usual(address: Address) -> Address:
+def usual(address: Location) -> Location:
     """Return an address under the name that it has whoever spells it: s3a and s3 are the same."""
     scheme, separator, rest = address.name.partition("://")
     return replace(address, name=f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}")
 
 
-def beside(name: str, known: Address | None) -> Address:
+def beside(name: str, known: Location | None) -> Location:
     """Return the address of a file by its name, on the file system of another one, or on what its name tells."""
     scheme, _, rest = name.partition("://")
     host, _, path = rest.partition("/")
     system = known.system if known is not None else f"{scheme}://{host}/"
-    return Address(name, system, _joined(_opened(system)[1], path))
+    return Location(name, system, _joined(_opened(system)[1], path))
 
 
-def _local(name: str) -> list[Address]:
+def _local(name: str) -> list[Location]:
     # What exists under the very name is no pattern.
     names = [name] if os.path.lexists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - as inputs.py
     if not names:
@@ -157,7 +157,7 @@ def _local(name: str) -> list[Address]:
     paths: list[str] = []
     for each in names:
         paths += _files_below(each) if Path(each).is_dir() else [each]
-    return [Address(each, "", str(Path(each).absolute())) for each in paths]
+    return [Location(each, "", str(Path(each).absolute())) for each in paths]
 
 
 def _files_below(name: str) -> list[str]:
@@ -168,15 +168,15 @@ def _files_below(name: str) -> list[str]:
     return found
 
 
-def _listed(address: Address) -> Listed | None:
+def _listed(address: Location) -> StoredFile | None:
     try:
         status = Path(address.path).stat()
     except OSError:
         return None
-    return Listed(address, status.st_size, status.st_mtime_ns)
+    return StoredFile(address, status.st_size, status.st_mtime_ns)
 
 
-def remote(name: str) -> list[Listed]:
+def remote(name: str) -> list[StoredFile]:
     """Return the files elsewhere that an address, a directory or a pattern stands for."""
     parts = urlsplit(name, allow_fragments=False)
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)
@@ -193,7 +193,7 @@ def remote(name: str) -> list[Listed]:
         raise unusable(place + path, error) from error
     if not infos:
         raise InputError(f"{place}{path}: no such file, or no file matches")
-    return [_described(Address(place + info.path[hidden:], system, info.path), info, within) for info in infos]
+    return [_described(Location(place + info.path[hidden:], system, info.path), info, within) for info in infos]
 
 
 def _joined(root: str, path: str) -> str:
@@ -201,8 +201,8 @@ def _joined(root: str, path: str) -> str:
     return f"{root.rstrip('/')}/{path.lstrip('/')}" if root.strip("/") else f"/{path.lstrip('/')}"
 
 
-def _described(address: Address, info: Any, within: bool = False) -> Listed:
-    return Listed(address, int(info.size or 0), (info.mtime_ns or 0) // _SECOND_NS * _SECOND_NS, within)
+def _described(address: Location, info: Any, within: bool = False) -> StoredFile:
+    return StoredFile(address, int(info.size or 0), (info.mtime_ns or 0) // _SECOND_NS * _SECOND_NS, within)
 
 
 def _infos(system: Any, base: str) -> tuple[list[Any], bool]:

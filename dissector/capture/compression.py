@@ -17,7 +17,7 @@ from dissector.capture.packet_block import DamageReason
 
 if TYPE_CHECKING:
     from dissector.capture.damage import DamageLog
-    from dissector.capture.decompressors import Decoder
+    from dissector.capture.decompressors import Decompressor
 
 _READ_BYTES = 1 << 18
 _PIECE_BYTES = 1 << 18
@@ -100,7 +100,7 @@ class DecodedStream:
         self._log = log
         self._make, self._errors = library(kind)
         self._feed_bytes = FEED_BYTES[kind]
-        self._decoder: Decoder | None = self._make()
+        self._decoder: Decompressor | None = self._make()
         self._piece = memoryview(b"")
         self._ended = False
         self._produced = 0
@@ -127,7 +127,7 @@ class DecodedStream:
         self._produced += len(piece)
         return piece
 
-    def _decode(self, decoder: Decoder) -> bytes:
+    def _decode(self, decoder: Decompressor) -> bytes:
         data = self._source.take(self._feed_bytes) if decoder.needs_input else b""
         if not data and decoder.needs_input:
             self._end(DamageReason.TRUNCATED_COMPRESSION, f"the {self._kind} data ends early")

@@ -26,7 +26,7 @@ FEED_BYTES = {
 }
 
 
-class Decoder(Protocol):
+class Decompressor(Protocol):
     """One frame's decoder, with the interface bz2 and lzma share."""
 
     @property
@@ -155,7 +155,7 @@ class _Lz4:
         return piece
 
 
-def library(kind: Compression) -> tuple[Callable[[], Decoder], tuple[type[Exception], ...]]:
+def library(kind: Compression) -> tuple[Callable[[], Decompressor], tuple[type[Exception], ...]]:
     """Return what makes a decoder of one format, and the errors it raises for bad data."""
     if kind is Compression.GZIP:
         return _Gzip, (zlib.error,)

@@ -47,7 +47,7 @@ class Packets:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
+class SoundBlocks:
     """Whole blocks that follow one another: one block of any kind, or packet blocks and what lies between them."""
 
     position: int
@@ -59,16 +59,16 @@ class Stretch:
     """None: the stretch is a single block that holds no packet."""
 
 
-class StretchReader(CaptureReader):
+class SoundBlockReader(CaptureReader):
     """A reader that gives a pcapng file's stretches to ``take`` before it hands out the packets in them."""
 
     def __init__(
-        self, source: Input | RawStream, take: Callable[[Stretch], None], chunk_bytes: int = CHUNK_BYTES
+        self, source: Input | RawStream, take: Callable[[SoundBlocks], None], chunk_bytes: int = CHUNK_BYTES
     ) -> None:
         self.header: FileHeader | None = None
         """Header of a pcap file; None for pcapng, and where it is cut."""
         self._take = take
-        self._stretches: _StretchWalker | None = None
+        self._stretches: _SoundBlockWalker | None = None
         super().__init__(source, chunk_bytes=chunk_bytes)
 
     @property
@@ -92,14 +92,14 @@ class StretchReader(CaptureReader):
             head = self._window.head(FILE_HEADER_BYTES)
             self.header = FileHeader.parse(head) if len(head) == FILE_HEADER_BYTES else None
             return walker
-        self._stretches = _StretchWalker(self._log, self._take)
+        self._stretches = _SoundBlockWalker(self._log, self._take)
         return self._stretches
 
 
-class _StretchWalker(PcapngWalker):
+class _SoundBlockWalker(PcapngWalker):
     """Tells what it consumes, where that is sound."""
 
-    def __init__(self, log: DamageLog, take: Callable[[Stretch], None]) -> None:
+    def __init__(self, log: DamageLog, take: Callable[[SoundBlocks], None]) -> None:
         super().__init__(log)
         self.passed_over = 0
         self._take = take
@@ -113,7 +113,7 @@ class _StretchWalker(PcapngWalker):
             clock = self._interfaces.clock(0) if self._interfaces.count else None
             packets = Packets(taken - begin, columns, refused - begin, clock)
             data = window.view[begin : window.start]
-            self._take(Stretch(window.base + begin, data, self._blocks.order, packets))
+            self._take(SoundBlocks(window.base + begin, data, self._blocks.order, packets))
             self._run = None
         return done
 
@@ -128,7 +128,7 @@ class _StretchWalker(PcapngWalker):
         sound = super()._understand(window, kind, length)
         if sound:
             data = window.view[window.start : window.start + length]
-            self._take(Stretch(window.position, data, self._blocks.order))
+            self._take(SoundBlocks(window.position, data, self._blocks.order))
         return sound
 
     def _enormous(self, window: Window, kind: int, length: int) -> int:

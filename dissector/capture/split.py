@@ -74,7 +74,7 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """A range with known ends: read by itself, it gives the packets that reading the whole file gives."""
 
     begin: int = 0
@@ -84,13 +84,13 @@ class Part:
     context: bytes = b""
 
 
-WHOLE = Part()
+WHOLE = FilePart()
 
 
-class PartStream:
+class FilePartStream:
     """The bytes of a part as one stream: its context, then the file's bytes up to its end."""
 
-    def __init__(self, file: SeekableStream, part: Part) -> None:
+    def __init__(self, file: SeekableStream, part: FilePart) -> None:
         self._file = file
         self._context = memoryview(part.context)
         self._left = None if part.end is None else part.end - part.begin
@@ -133,7 +133,7 @@ def survey(file: SeekableStream, name: str, context: bytes, start: int, stop: in
     if first is None:
         return Walked(None, None, 0, sure=True)
     front = context if first else b""
-    reader = _Walk(PartStream(file, Part(first, context=front)), name)
+    reader = _Walk(FilePartStream(file, FilePart(first, context=front)), name)
     shift = first - len(front)
     begins: int | None = None
     ends: int | None = None
@@ -156,12 +156,12 @@ def survey(file: SeekableStream, name: str, context: bytes, start: int, stop: in
 
 def parts(
     context: bytes, ranges: Sequence[tuple[int, int]], walked: Sequence[Walked], again: Callable[[int, int], Walked]
-) -> list[Part]:
+) -> list[FilePart]:
     """Return the parts of a file from the walks over its ranges, the whole file where that can't be cut for sure.
 
     ``again`` surveys a range, by its index, from a known record on.
     """
-    found: list[Part] = []
+    found: list[FilePart] = []
     expected: int | None = 0
     packets = 0
     for index, (_, stop) in enumerate(ranges):
@@ -173,7 +173,7 @@ def parts(
         if not walk.sure or (index and walk.first != expected):
             return [WHOLE]
         if walk.packets:
-            found.append(Part(expected, walk.last, packets, context if expected else b""))
+            found.append(FilePart(expected, walk.last, packets, context if expected else b""))
         packets += walk.packets
         expected = walk.last
     return found or [WHOLE]
@@ -188,7 +188,7 @@ def ranges(size: int, split_bytes: int) -> list[tuple[int, int]]:
 class _Walk(CaptureReader):
     """A reader that tells where records begin, and which blocks describe the section they are in."""
 
-    def __init__(self, stream: SeekableStream | PartStream, name: str) -> None:
+    def __init__(self, stream: SeekableStream | FilePartStream, name: str) -> None:
         self.structure: list[tuple[int, bytes]] = []
         """Section headers and interfaces so far, each with its place in the stream."""
         self._header = b""
@@ -250,7 +250,7 @@ def _search(file: SeekableStream, context: bytes, start: int) -> int | None:
         grammar = _Records(FileHeader.parse(context))
     else:
         grammar = _Blocks("<" if context[8:12] == magic.BYTE_ORDER_LITTLE else ">")
-    window = Window(PlainStream(PartStream(file, Part(start)), DamageLog("")), SURVEY_CHUNK_BYTES)
+    window = Window(PlainStream(FilePartStream(file, FilePart(start)), DamageLog("")), SURVEY_CHUNK_BYTES)
     need = grammar.header_bytes
     while need > 0:
         window.refill(need)

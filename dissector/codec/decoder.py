@@ -19,10 +19,10 @@ from dissector.spec import draft, enums, headers, registry
 from dissector.spec.model import (
     Body,
     Dialect,
-    Direction,
     KeyRole,
     Layout,
     Message,
+    MessageType,
     Presence,
     Shape,
     size_of,
@@ -105,7 +105,7 @@ class _Reader:
             and not magic.flexible
             and not magic.server_push
         )
-        response = direction is Direction.RESPONSE
+        response = direction is MessageType.RESPONSE
         status = header.vbucket_or_status if response and not drafted else None
         spec, shape = self._find(drafted, response, status)
 

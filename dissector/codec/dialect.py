@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dissector.codec.message import Header
 from dissector.spec import enums, fingerprints, registry
-from dissector.spec.model import Dialect, Direction, Party, Release
+from dissector.spec.model import Dialect, MessageType, Party, Release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +38,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DialectVerdict:
     """What is known of a connection."""
 
     dialect: Dialect
@@ -80,7 +80,7 @@ class Detector:
             return
         if header.framing_length + header.extras_length + header.key_length > header.body_length:
             return
-        request = magic.direction is Direction.REQUEST
+        request = magic.direction is MessageType.REQUEST
         if header.opcode in registry.DRAFT_OPCODES and not magic.flexible:
             self._feed_draft(number, header, request)
         elif header.opcode == _HELLO:
@@ -102,9 +102,9 @@ class Detector:
         """Tell whether no further frame can change the dialect; a HELLO may still change :attr:`collections`."""
         return self.forced is not None or self._form is not None
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> DialectVerdict:
         """Say what the frames so far show, and why."""
-        return Verdict(
+        return DialectVerdict(
             self.dialect,
             self._era,
             self._until,
@@ -167,7 +167,7 @@ class Detector:
         self._learn_role(direction, opcode, extras, body)
         self._learn_program(number, header, body)
 
-    def _decide(self, number: int, form: fingerprints.Form, says: str) -> None:
+    def _decide(self, number: int, form: fingerprints.Fingerprint, says: str) -> None:
         if form.dialect is not None and self._form is None:
             self._form = form.dialect
             self._note(number, f"{form.dialect}: {says}")
@@ -216,7 +216,7 @@ class Detector:
                 self._note(number, "controls in the order of a kv_engine consumer")
 
 
-def detect(frames: Iterable[tuple[int, bytes]], forced: Dialect | None = None) -> Verdict:
+def detect(frames: Iterable[tuple[int, bytes]], forced: Dialect | None = None) -> DialectVerdict:
     """Judge a connection by its frames, given as (direction, bytes) in the order they were seen."""
     detector = Detector(forced)
     for direction, frame in frames:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dissector.codec.message import Header
 from dissector.spec import headers, registry
-from dissector.spec.model import Dialect, Direction
+from dissector.spec.model import Dialect, MessageType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ def _shape(message: Message, response: bool, status: int) -> Shape | None:
 
 
 def _magic(message: Message, response: bool, flexible: bool) -> int:
-    direction = Direction.RESPONSE if response or message.push is not None else Direction.REQUEST
+    direction = MessageType.RESPONSE if response or message.push is not None else MessageType.REQUEST
     return next(
         magic.value
         for magic in registry.MAGICS.values()

@@ -9,14 +9,14 @@ from dissector.codec.values import check_names, read_fields
 from dissector.spec import registry
 
 if TYPE_CHECKING:
-    from dissector.codec.values import Report
-    from dissector.spec.model import Direction
+    from dissector.codec.values import DefectSink
+    from dissector.spec.model import MessageType
 
 _ESCAPE = 0x0F
 
 
 def read_frame_infos(
-    block: bytes, direction: Direction | None, report: Report, *, whole: bool
+    block: bytes, direction: MessageType | None, report: DefectSink, *, whole: bool
 ) -> tuple[FrameInfoValue, ...]:
     """Read ``id << 4 | length`` and its data, again and again; a nibble of 15 goes on in the next byte.
 
@@ -46,7 +46,7 @@ def read_frame_infos(
     return tuple(infos)
 
 
-def _info(number: int, data: bytes, offset: int, direction: Direction | None, report: Report) -> FrameInfoValue:
+def _info(number: int, data: bytes, offset: int, direction: MessageType | None, report: DefectSink) -> FrameInfoValue:
     spec = registry.FRAME_INFO_BY_ID.get((direction, number)) if direction is not None else None
     found: tuple[FieldValue, ...] = ()
     if spec is None:

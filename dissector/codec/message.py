@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.spec import registry
-from dissector.spec.model import Body, Dialect, Direction, Enumeration, Flags
+from dissector.spec.model import Body, Dialect, Enumeration, Flags, MessageType
 
 if TYPE_CHECKING:
     from dissector.spec.model import DefectSpec, Field, FrameInfo, Layout, Magic, Message
@@ -163,7 +163,7 @@ class Decoded:
     header: Header | None = None  #: None: there were fewer than 24 bytes
     spec: Message | None = None
     layout: Layout | None = None
-    direction: Direction | None = None
+    direction: MessageType | None = None
     vbucket: int | None = None
     status: int | None = None
     subtype: int | None = None
@@ -222,7 +222,7 @@ class Decoded:
         """Return the bytes that this frame takes from the consumer's window."""
         if (
             self.header is None
-            or self.direction is not Direction.REQUEST
+            or self.direction is not MessageType.REQUEST
             or self.spec is None
             or self.spec.flow is None
         ):

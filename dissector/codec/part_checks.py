@@ -9,11 +9,11 @@ from dissector.spec.model import CasRule, Presence
 
 if TYPE_CHECKING:
     from dissector.codec.message import Header
-    from dissector.codec.values import Report
+    from dissector.codec.values import DefectSink
     from dissector.spec.model import Layout, Shape
 
 
-def check_parts(shape: Shape, layout: Layout | None, key: int, value: int, report: Report) -> None:
+def check_parts(shape: Shape, layout: Layout | None, key: int, value: int, report: DefectSink) -> None:
     """Report key and value that are missing, unexpected or of a wrong length; the sizes are the header's."""
     name = layout.name if layout is not None else "message"
     if key and shape.key is Presence.MUST_NOT:
@@ -38,7 +38,7 @@ def check_parts(shape: Shape, layout: Layout | None, key: int, value: int, repor
         report("value-missing", "the value is empty")
 
 
-def check_header(shape: Shape, header: Header, report: Report, *, drafted: bool) -> None:
+def check_header(shape: Shape, header: Header, report: DefectSink, *, drafted: bool) -> None:
     """Report a datatype or CAS that the message cannot have; the draft has a subtype in place of the datatype."""
     if not drafted:
         if enums.DATATYPES.unknown(header.datatype):

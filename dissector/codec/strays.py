@@ -9,13 +9,13 @@ from dissector.spec import fields, registry
 from dissector.spec.model import size_of
 
 if TYPE_CHECKING:
-    from dissector.codec.values import Report
+    from dissector.codec.values import DefectSink
     from dissector.spec.model import Message
 
 _LOG_ENTRY = size_of(fields.FAILOVER_ENTRY)
 
 
-def check_strays(header: Header, spec: Message | None, rest: bytes, report: Report, *, response: bool) -> None:
+def check_strays(header: Header, spec: Message | None, rest: bytes, report: DefectSink, *, response: bool) -> None:
     """Name what follows a frame, unless it can be the next one."""
     if looks_like_header(rest):
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dissector.spec.model import Field
 
-    Report = Callable[[str, str], None]  #: defect id, detail
+    DefectSink = Callable[[str, str], None]  #: defect id, detail
 
 #: What a compressed value may expand to: no more than a frame could carry.
 INFLATE_LIMIT = registry.MAX_BODY
@@ -42,7 +42,7 @@ def read_fields(declared: tuple[Field, ...], data: bytes, offset: int) -> tuple[
     return tuple(values)
 
 
-def check_names(found: tuple[FieldValue, ...], report: Report) -> None:
+def check_names(found: tuple[FieldValue, ...], report: DefectSink) -> None:
     """Report numbers without a meaning, unknown flags, and reserved fields that hold something."""
     for entry in found:
         names = entry.spec.names
@@ -58,7 +58,7 @@ def read_value(
     kind: Body,
     raw: bytes,
     offset: int,
-    report: Report,
+    report: DefectSink,
     *,
     datatype: int = 0,
     nmeta: int = 0,
@@ -104,7 +104,7 @@ def _silent(_id: str, _detail: str) -> None:
 def _document(
     raw: bytes,
     offset: int,
-    report: Report,
+    report: DefectSink,
     datatype: int,
     nmeta: int,
     whole: bool,
@@ -147,7 +147,7 @@ def _document(
     )
 
 
-def inflate(raw: bytes, report: Report, limit: int) -> bytes | None:
+def inflate(raw: bytes, report: DefectSink, limit: int) -> bytes | None:
     """Expand a raw snappy block, looking at its own length first: a few bytes can claim 4 GiB."""
     size, shift, position = 0, 0, 0
     while True:
@@ -180,7 +180,7 @@ def inflate(raw: bytes, report: Report, limit: int) -> bytes | None:
     return data
 
 
-def _xattrs(plain: bytes, report: Report) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
+def _xattrs(plain: bytes, report: DefectSink) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
     """Split a value into its xattr pairs and the document: u32 total, then (u32 length, name, 0, value, 0)*."""
     total = _U32.unpack_from(plain)[0] if len(plain) >= _U32.size else -1
     end = _U32.size + total
@@ -224,7 +224,7 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
-def _list(entry: tuple[Field, ...], raw: bytes, offset: int, report: Report) -> tuple[Record, ...]:
+def _list(entry: tuple[Field, ...], raw: bytes, offset: int, report: DefectSink) -> tuple[Record, ...]:
     size = size_of(entry)
     if len(raw) % size:
         report("records-malformed", f"{len(raw)} bytes are no multiple of {size}")
@@ -234,7 +234,7 @@ def _list(entry: tuple[Field, ...], raw: bytes, offset: int, report: Report) -> 
     )
 
 
-def _cache_records(raw: bytes, offset: int, report: Report) -> tuple[Record, ...]:
+def _cache_records(raw: bytes, offset: int, report: DefectSink) -> tuple[Record, ...]:
     head = size_of(fields.CACHE_RECORD)
     records = []
     position = 0
@@ -254,7 +254,7 @@ def _cache_records(raw: bytes, offset: int, report: Report) -> tuple[Record, ...
     return tuple(records)
 
 
-def _metadata(block: bytes, report: Report) -> tuple[Metadata, ...]:
+def _metadata(block: bytes, report: DefectSink) -> tuple[Metadata, ...]:
     """Read the extended metadata: a version byte, then (u8 id, u16 length, bytes)*."""
     entries = []
     if not block or block[0] != fields.METADATA_VERSION:
@@ -272,7 +272,7 @@ def _metadata(block: bytes, report: Report) -> tuple[Metadata, ...]:
     return tuple(entries)
 
 
-def check_control(key: bytes, value: bytes, report: Report) -> None:
+def check_control(key: bytes, value: bytes, report: DefectSink) -> None:
     """Note a control key that no release knows, or a value that its key does not take."""
     name = key.decode("utf-8", "replace")
     known = registry.CONTROL_BY_NAME.get(name)

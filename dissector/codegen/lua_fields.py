@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dissector.frames.schema import CONTENT_COLUMNS, HEADER_COLUMNS
 from dissector.spec import enums, events, fields, headers, registry, value_kinds
-from dissector.spec.model import Enumeration, Flags, Kind, Role
+from dissector.spec.model import Enumeration, Flags, Role, UInt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dissector.codegen.lua_tables import Tables
     from dissector.spec.model import Field
 
-_TYPES = {Kind.U8: "uint8", Kind.U16: "uint16", Kind.U32: "uint32", Kind.U64: "uint64"}
+_TYPES = {UInt.U8: "uint8", UInt.U16: "uint16", UInt.U32: "uint32", UInt.U64: "uint64"}
 #: Lists in values: what their members' names start with.
 PREFIXES = {
     "failover log": "failover_log",

@@ -25,7 +25,7 @@ class Color(NamedTuple):
     front: str
 
 
-class Column(NamedTuple):
+class ProfileColumn(NamedTuple):
     """A column of the packet list."""
 
     title: str
@@ -89,19 +89,19 @@ BUTTONS: tuple[tuple[str, str], ...] = (
     ("Slow answers", "upr.response_time > 100"),
     ("Skipped", "upr.unsynced"),
 )
-COLUMNS: tuple[Column, ...] = (
-    Column("No.", "%m", 55),
-    Column("Time", "%t", 85),
-    Column("Source", "%s", 110),
-    Column("Destination", "%d", 110),
-    Column("Protocol", "%p", 85),
-    Column("Length", "%L", 60),
-    Column("vbucket", "upr.vbucket", 65),
-    Column("seqno", "upr.by_seqno", 90),
-    Column("opaque", "upr.opaque", 95, which=1),
-    Column("stream", "upr.stream", 60, which=1),
-    Column("window", "upr.window", 80, which=1),
-    Column("Info", "%i", 500),
+COLUMNS: tuple[ProfileColumn, ...] = (
+    ProfileColumn("No.", "%m", 55),
+    ProfileColumn("Time", "%t", 85),
+    ProfileColumn("Source", "%s", 110),
+    ProfileColumn("Destination", "%d", 110),
+    ProfileColumn("Protocol", "%p", 85),
+    ProfileColumn("Length", "%L", 60),
+    ProfileColumn("vbucket", "upr.vbucket", 65),
+    ProfileColumn("seqno", "upr.by_seqno", 90),
+    ProfileColumn("opaque", "upr.opaque", 95, which=1),
+    ProfileColumn("stream", "upr.stream", 60, which=1),
+    ProfileColumn("window", "upr.window", 80, which=1),
+    ProfileColumn("Info", "%i", 500),
 )
 #: All graphs share an axis. Seqnos and bytes have no scale in common: next to the one, the other is a flat line.
 GRAPHS: tuple[Graph, ...] = (
@@ -156,11 +156,11 @@ def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return ",\n".join(f"\t{_text(first)}, {_text(second)}" for first, second in pairs) + "\n"
 
 
-def _shown(column: Column) -> str:
+def _shown(column: ProfileColumn) -> str:
     return column.format if column.format.startswith("%") else f"%Cus:{column.format}"
 
 
-def _sign(column: Column) -> str:
+def _sign(column: ProfileColumn) -> str:
     """Return a column's format; R has numbers shown by their names where they have one."""
     shown = _shown(column)
     return shown if shown == column.format else f"{shown}:{column.which}:R"

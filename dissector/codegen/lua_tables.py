@@ -15,13 +15,13 @@ from dissector.spec.model import (
     Body,
     CasRule,
     Dialect,
-    Direction,
     Enumeration,
     Field,
     Flags,
     KeyRole,
     Layout,
     Message,
+    MessageType,
     Shape,
     size_of,
 )
@@ -145,7 +145,7 @@ def render() -> str:
     made.flag_set(enums.DATATYPES)
     infos = [
         {
-            "response": info.direction is Direction.RESPONSE or None,
+            "response": info.direction is MessageType.RESPONSE or None,
             "id": info.id,
             "name": info.name,
             "sizes": None if info.sizes is None else dict.fromkeys(info.sizes, True),
@@ -238,7 +238,7 @@ def _magics() -> dict[int, Any]:
     return {
         magic.value: {
             "name": magic.name,
-            "response": magic.direction is Direction.RESPONSE,
+            "response": magic.direction is MessageType.RESPONSE,
             "flexible": magic.flexible,
             "push": magic.server_push,
         }

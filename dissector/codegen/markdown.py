@@ -42,7 +42,7 @@ def slug(title: str) -> str:
 
 
 @dataclass(slots=True)
-class Document:
+class MarkdownPage:
     """A page that grows: blocks, with headings remembered for the table of contents."""
 
     blocks: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissector.codegen import reference_tables
-from dissector.codegen.markdown import Document, code, escape, slug, table
+from dissector.codegen.markdown import MarkdownPage, code, escape, slug, table
 from dissector.explain import dialect_diff
 from dissector.explain.as_data import subtypes_of
 from dissector.explain.byte_diagram import draw, offsets
@@ -53,7 +53,7 @@ flow-control window, and a number how many bytes it counts beyond its own."""
 
 def render() -> str:
     """Return the whole page."""
-    page = Document()
+    page = MarkdownPage()
     page.heading(1, "The UPR/DCP protocol")
     page.add(_NOTE, _INTRODUCTION)
     contents = len(page.blocks)
@@ -67,7 +67,7 @@ def render() -> str:
     return "\n\n".join(page.blocks) + "\n"
 
 
-def _write_frames(page: Document) -> None:
+def _write_frames(page: MarkdownPage) -> None:
     page.heading(2, "Frames")
     page.add(
         "A frame is a header of 24 bytes and a body: framing extras (flexible frames only), extras, key and value, in "
@@ -101,7 +101,7 @@ def _header_name(magic: int) -> str:
     return form.name if form is not None else ""
 
 
-def _write_dialects(page: Document) -> None:
+def _write_dialects(page: MarkdownPage) -> None:
     page.heading(2, "Dialects")
     page.add(
         table(
@@ -116,7 +116,7 @@ def _write_dialects(page: Document) -> None:
     page.add(_PARTS)
 
 
-def _write_topics(page: Document) -> None:
+def _write_topics(page: MarkdownPage) -> None:
     page.heading(2, "How it works")
     for topic in TOPICS:
         page.heading(3, f"{topic.name[0].upper()}{topic.name[1:]}")
@@ -149,7 +149,7 @@ def _messages(dialect: Dialect) -> list[Message]:
     return sorted(known, key=lambda message: (message.server_push, message.opcode, message.subtypes))
 
 
-def _write_messages(page: Document, note: DialectSpec) -> None:
+def _write_messages(page: MarkdownPage, note: DialectSpec) -> None:
     messages = _messages(note.dialect)
     page.heading(2, f"Messages of {note.dialect}")
     page.add(escape(note.doc))
@@ -209,7 +209,7 @@ def _letter(presence: str) -> str:
     return {"must": "y", "must not": "n", "may": "m"}[presence]
 
 
-def _write_message(page: Document, message: Message) -> None:
+def _write_message(page: MarkdownPage, message: Message) -> None:
     page.heading(4, _title(message))
     page.add(escape(message.doc))
     facts = [
@@ -252,7 +252,7 @@ def _json_table(keys: list[JsonKey]) -> str:
     return table(("key", "type", "written", "releases", "meaning"), rows)
 
 
-def _write_refusals(page: Document, message: Message) -> None:
+def _write_refusals(page: MarkdownPage, message: Message) -> None:
     if not message.refusals:
         return
     rows = [
@@ -275,7 +275,7 @@ def _shapes(message: Message) -> Iterator[tuple[str, Shape]]:
         yield f"answer 0x{status:02x} {registry.status_name(status)}", shape
 
 
-def _write_layout(page: Document, label: str, layout: Layout, *, several: bool) -> None:
+def _write_layout(page: MarkdownPage, label: str, layout: Layout, *, several: bool) -> None:
     parts = [(part, fields) for part, fields in (("extras", layout.extras), ("value", layout.value)) if fields]
     if not parts:
         return
@@ -295,11 +295,11 @@ def _write_layout(page: Document, label: str, layout: Layout, *, several: bool) 
         _write_fields(page, fields)
 
 
-def _write_fields(page: Document, fields: tuple[Field, ...]) -> None:
+def _write_fields(page: MarkdownPage, fields: tuple[Field, ...]) -> None:
     _write_places(page, offsets(fields))
 
 
-def _write_places(page: Document, places: Sequence[tuple[int, Field]]) -> None:
+def _write_places(page: MarkdownPage, places: Sequence[tuple[int, Field]]) -> None:
     rows = []
     for offset, field in places:
         names = f" ([{field.names.name}](#{reference_tables.anchor(field.names)}))" if field.names else ""

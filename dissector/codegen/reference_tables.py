@@ -18,14 +18,14 @@ from dissector.spec.value_kinds import BODIES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dissector.codegen.markdown import Document
+    from dissector.codegen.markdown import MarkdownPage
     from dissector.spec.model import Field, Flags
 
 _WIDTH = 80
 _EVENTS_TITLE = "System events"
 
 
-def write(page: Document) -> None:
+def write(page: MarkdownPage) -> None:
     """Add every table."""
     _write_values(page)
     _write_frame_infos(page)
@@ -54,7 +54,7 @@ def _field_table(fields: Sequence[Field]) -> str:
     return table(("offset", "size", "field", "meaning"), rows)
 
 
-def _write_values(page: Document) -> None:
+def _write_values(page: MarkdownPage) -> None:
     page.heading(2, "Values")
     page.add(
         "What is behind the key. Where the tables above say *bytes* or nothing, a value is not looked into; fixed "
@@ -73,7 +73,7 @@ def _write_values(page: Document) -> None:
             page.add("\n".join(("```text", *draw(note.record, _WIDTH), "```")), _field_table(note.record))
 
 
-def _write_frame_infos(page: Document) -> None:
+def _write_frame_infos(page: MarkdownPage) -> None:
     page.heading(2, "Frame infos")
     page.add(escape(FRAME_INFO_PACKING))
     rows = [
@@ -90,7 +90,7 @@ def _write_frame_infos(page: Document) -> None:
     page.add(table(("id", "name", "in", "size", "fields (bytes)", "meaning"), rows))
 
 
-def _write_names(page: Document) -> None:
+def _write_names(page: MarkdownPage) -> None:
     page.heading(2, "Numbers and flags")
     page.add("Every number that has a name. Flags are single bits and add up; the others exclude each other.")
     for names in tables():
@@ -120,7 +120,7 @@ def _write_names(page: Document) -> None:
         page.add(table(("value", "name", "releases", "meaning"), rows))
 
 
-def _write_controls(page: Document) -> None:
+def _write_controls(page: MarkdownPage) -> None:
     page.heading(2, "Control keys")
     page.add("Parameters that `control` (0x5e) sets: the key names one, the value is text.")
     rows = [
@@ -130,7 +130,7 @@ def _write_controls(page: Document) -> None:
     page.add(table(("key", "values", "as a pattern", "releases", "meaning"), rows))
 
 
-def _write_events(page: Document) -> None:
+def _write_events(page: MarkdownPage) -> None:
     page.heading(2, _EVENTS_TITLE)
     page.add("What `system_event` (0x5f) tells. The key is the name of the scope or collection.")
     for event in registry.EVENT_BY_ID.values():
@@ -144,7 +144,7 @@ def _write_events(page: Document) -> None:
                 page.add(f"Version {version}, {sizes([size_of(fields)])}:", _field_table(fields))
 
 
-def _write_detection(page: Document) -> None:
+def _write_detection(page: MarkdownPage) -> None:
     page.heading(2, "Telling dialect and release")
     decisive = ", ".join(code(f"0x{opcode:02x}") for opcode in sorted(fingerprints.DECISIVE_OPCODES))
     page.add(
@@ -179,7 +179,7 @@ def _write_detection(page: Document) -> None:
     page.add("\n".join(hints))
 
 
-def _write_resynchronisation(page: Document) -> None:
+def _write_resynchronisation(page: MarkdownPage) -> None:
     page.heading(2, "Finding frames again")
     page.add(
         "After bytes were lost, or when a capture starts in the middle of a connection, a header is believed only "
@@ -197,7 +197,7 @@ def _write_resynchronisation(page: Document) -> None:
     )
 
 
-def _write_errata(page: Document) -> None:
+def _write_errata(page: MarkdownPage) -> None:
     page.heading(2, "Errata")
     page.add("Where the protocol's documents contradict themselves, each other or the servers.")
     rows = [
@@ -207,7 +207,7 @@ def _write_errata(page: Document) -> None:
     page.add(table(("id", "where", "contradiction", "what is done here"), rows))
 
 
-def _write_defects(page: Document) -> None:
+def _write_defects(page: MarkdownPage) -> None:
     page.heading(2, "Defects")
     page.add("What can be wrong with a single frame. Outputs name these ids, and they do not change.")
     rows = [

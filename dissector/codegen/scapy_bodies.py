@@ -16,13 +16,13 @@ from dissector.spec.model import (
     Enumeration,
     Field,
     Flags,
-    Kind,
     Layout,
     Message,
     Presence,
     Role,
     Shape,
     SpecError,
+    UInt,
     size_of,
 )
 
@@ -37,7 +37,12 @@ PREFIX = {
     Dialect.PROTO: "UPRProto",
     Dialect.MEMCACHED: "Memcached",
 }
-WIDTHS = {Kind.U8: ("Byte", "B"), Kind.U16: ("Short", "H"), Kind.U32: ("Int", "I"), Kind.U64: ("Long", "Q")}
+WIDTHS = {
+    UInt.U8: ("Byte", "B"),
+    UInt.U16: ("Short", "H"),
+    UInt.U32: ("Int", "I"),
+    UInt.U64: ("Long", "Q"),
+}
 
 
 class Layer(NamedTuple):

@@ -26,13 +26,13 @@ from dissector.codegen.scapy_bodies import (
 from dissector.spec import dialects, enums, headers, registry, value_kinds
 from dissector.spec.model import (
     Dialect,
-    Direction,
     Enumeration,
     Field,
     Flags,
     FrameInfo,
-    Kind,
+    MessageType,
     SpecError,
+    UInt,
 )
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def render() -> str:
         "bodies": _classes(made),
         "frame_info_list": lines((entry.name, "") for entry in infos),
         "frame_info_ids": lines(
-            (f"({info.direction is Direction.RESPONSE}, {info.id}): {entry.name}", "")
+            (f"({info.direction is MessageType.RESPONSE}, {info.id}): {entry.name}", "")
             for info, entry in zip(enums.FRAME_INFOS, infos, strict=True)
         ),
         "header_list": lines((PREFIX[dialect], "") for dialect in _dialects()),
@@ -169,7 +169,7 @@ def _with_imports(text: str) -> str:
 
 def _magics() -> Iterable[tuple[str, str]]:
     for magic in enums.MAGICS:
-        response = magic.direction is Direction.RESPONSE
+        response = magic.direction is MessageType.RESPONSE
         facts = f'Magic("{magic.name}", {response}, {magic.flexible}, {magic.server_push})'
         yield f"{hexadecimal(magic.value)}: {facts}", magic.doc
 
@@ -214,7 +214,7 @@ def _header_fields(dialect: Dialect) -> str:
     return lines(rows, 2)
 
 
-def _header_field(dialect: Dialect, field: Field, kinds: set[Kind]) -> str:
+def _header_field(dialect: Dialect, field: Field, kinds: set[UInt]) -> str:
     if field.name not in _IMPLIED:
         return number_field(field)
     formats = [WIDTHS[kind][1] for kind in sorted(kinds, reverse=True)]

@@ -11,7 +11,7 @@ from dissector.spec.model import Dialect, Enumeration, Field, Flags
 from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
-    from dissector.filters.selector import Numbering
+    from dissector.filters.selector import ConnectionNumbers
     from dissector.terminal.style import Terminal
 
 _NAME_WIDTH = 23  #: set_vbucket_state reply
@@ -51,7 +51,7 @@ HEADINGS = (
 class Listing:
     """Lines of one run; time counts from the first frame."""
 
-    def __init__(self, terminal: Terminal, numbering: Numbering) -> None:
+    def __init__(self, terminal: Terminal, numbering: ConnectionNumbers) -> None:
         self._terminal = terminal
         self._numbering = numbering
 

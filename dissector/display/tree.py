@@ -24,7 +24,7 @@ _MAX_RECORDS = 64
 _BETWEEN = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 
 
-class _Piece(NamedTuple):
+class _TreeBytes(NamedTuple):
     """Some bytes of a frame and what they mean. Without a size: more about the piece before."""
 
     offset: int
@@ -65,12 +65,12 @@ def _header(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
     header = decoded.header
     size = min(len(data), registry.HEADER_SIZE)
     if header is None:
-        pieces = [_Piece(0, size, "bytes", "too few for a header")] if size else []
+        pieces = [_TreeBytes(0, size, "bytes", "too few for a header")] if size else []
     elif (form := header_form(header.magic, draft=decoded.subtype is not None)) is None:
-        pieces = [_Piece(0, size, "bytes", "unknown magic")]
+        pieces = [_TreeBytes(0, size, "bytes", "unknown magic")]
     else:
         pieces = [
-            _Piece(offset, field.size, field.name, _header_text(decoded, field, _number(data, offset, field.size)))
+            _TreeBytes(offset, field.size, field.name, _header_text(decoded, field, _number(data, offset, field.size)))
             for offset, field in form.places
         ]
     yield from _section("Header", pieces, 0, size, data, terminal)
@@ -99,11 +99,11 @@ def _framing(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]
     at = registry.HEADER_SIZE
     for info in decoded.frame_infos:
         name = info.spec.name if info.spec is not None else "unknown"
-        pieces.append(_Piece(at, info.offset - at, "id and length", f"{info.id} {name}, {_bytes(len(info.data))}"))
+        pieces.append(_TreeBytes(at, info.offset - at, "id and length", f"{info.id} {name}, {_bytes(len(info.data))}"))
         if info.fields:
             pieces += _pieces(info.fields)
         elif info.data:
-            pieces.append(_Piece(info.offset, len(info.data), "data", safe_text(info.data)))
+            pieces.append(_TreeBytes(info.offset, len(info.data), "data", safe_text(info.data)))
         at = info.offset + len(info.data)
     end = decoded.extras_offset
     size = _bytes(end - registry.HEADER_SIZE)
@@ -121,16 +121,16 @@ def _body(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
     if decoded.key:
         prefix = len(decoded.key) - len(decoded.document_key)
         at = decoded.key_offset
-        pieces = [_Piece(at + prefix, len(decoded.document_key), "key", safe_text(decoded.document_key))]
+        pieces = [_TreeBytes(at + prefix, len(decoded.document_key), "key", safe_text(decoded.document_key))]
         if decoded.collection_id is not None:
-            pieces.insert(0, _Piece(at, prefix, "collection_id", f"0x{decoded.collection_id:x}"))
+            pieces.insert(0, _TreeBytes(at, prefix, "collection_id", f"0x{decoded.collection_id:x}"))
         yield from _section(f"Key, {_bytes(len(decoded.key))}", pieces, at, key_end, data, terminal)
     if value.length:
         end = min(value.offset + value.length, len(data))
         in_value = [entry for entry in decoded.fields if entry.offset >= extras_end]
         title = f"Value, {_bytes(value.length)} ({value.kind})"
         if value.redacted:
-            withheld = _Piece(value.offset, end - value.offset, "withheld", "--show-secrets shows it", secret=True)
+            withheld = _TreeBytes(value.offset, end - value.offset, "withheld", "--show-secrets shows it", secret=True)
             yield from _section(title, [withheld], value.offset, end, data, terminal)
         else:
             pieces = _pieces(in_value) or _value(decoded, end)
@@ -140,29 +140,29 @@ def _body(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
         yield from _section("Behind the body", [], at, len(data), data, terminal)
 
 
-def _value(decoded: Decoded, end: int) -> list[_Piece]:
+def _value(decoded: Decoded, end: int) -> list[_TreeBytes]:
     value = decoded.value
     pieces = []
     for number, record in enumerate(value.records[:_MAX_RECORDS]):
-        pieces.append(_Piece(record.fields[0].offset, _record_size(record), f"[{number}]", _record(record)))
+        pieces.append(_TreeBytes(record.fields[0].offset, _record_size(record), f"[{number}]", _record(record)))
     rest = value.records[_MAX_RECORDS:]
     if rest:
         size = sum(_record_size(record) for record in rest)
-        pieces.append(_Piece(rest[0].fields[0].offset, size, "records", f"and {len(rest)} more"))
+        pieces.append(_TreeBytes(rest[0].fields[0].offset, size, "records", f"and {len(rest)} more"))
     if pieces:
         return pieces
     # What is inside the bytes on the wire has no offset of its own: it may have been compressed.
     size = min(len(value.raw), end - value.offset)
     inside = list(_inside(decoded)) if size else []
     for index, (name, text) in enumerate(inside):
-        pieces.append(_Piece(value.offset, 0 if index else size, name, text))
+        pieces.append(_TreeBytes(value.offset, 0 if index else size, name, text))
     at = value.offset + len(value.raw)
     if value.metadata:
-        pieces.append(_Piece(at, 1, "metadata version", str(fields.METADATA_VERSION)))
+        pieces.append(_TreeBytes(at, 1, "metadata version", str(fields.METADATA_VERSION)))
         at += 1
     for entry in value.metadata:
         size = size_of(fields.METADATA_ENTRY) + len(entry.data)
-        pieces.append(_Piece(at, size, f"metadata {entry.id}", entry.data.hex(" ")))
+        pieces.append(_TreeBytes(at, size, f"metadata {entry.id}", entry.data.hex(" ")))
         at += size
     return pieces
 
@@ -194,9 +194,9 @@ def _record(record: Record) -> str:
     return "  ".join(parts)
 
 
-def _pieces(entries: Sequence[FieldValue]) -> list[_Piece]:
+def _pieces(entries: Sequence[FieldValue]) -> list[_TreeBytes]:
     return [
-        _Piece(entry.offset, entry.spec.size, entry.name, number_text(entry.spec, entry.value)) for entry in entries
+        _TreeBytes(entry.offset, entry.spec.size, entry.name, number_text(entry.spec, entry.value)) for entry in entries
     ]
 
 
@@ -218,7 +218,14 @@ def number_text(field: Field, number: int) -> str:
 
 
 def _section(
-    title: str, pieces: Sequence[_Piece], start: int, end: int, data: bytes, terminal: Terminal, *, cut: bool = False
+    title: str,
+    pieces: Sequence[_TreeBytes],
+    start: int,
+    end: int,
+    data: bytes,
+    terminal: Terminal,
+    *,
+    cut: bool = False,
 ) -> Iterator[str]:
     """Yield the lines of a part of the frame; bytes that no piece has are shown too."""
     end = min(end, len(data))
@@ -229,15 +236,15 @@ def _section(
     for piece in pieces:
         if piece.size:
             if at < piece.offset:
-                yield _line(data, _Piece(at, piece.offset - at, "bytes", "not described"), terminal)
+                yield _line(data, _TreeBytes(at, piece.offset - at, "bytes", "not described"), terminal)
             at = piece.offset + piece.size
         yield _line(data, piece, terminal)
     if at < end:
         why = "cut short" if cut and end == len(data) else "not described"
-        yield _line(data, _Piece(at, end - at, "bytes", why), terminal)
+        yield _line(data, _TreeBytes(at, end - at, "bytes", why), terminal)
 
 
-def _line(data: bytes, piece: _Piece, terminal: Terminal) -> str:
+def _line(data: bytes, piece: _TreeBytes, terminal: Terminal) -> str:
     offset, digits = "", ""
     if piece.size:
         offset = f"{piece.offset:04x}"

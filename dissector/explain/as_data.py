@@ -12,8 +12,8 @@ from dissector.explain.catalogue import (
     Category,
     FieldUse,
     JsonUse,
-    Member,
     Source,
+    TableMember,
     Thing,
     fields_of,
     number_label,
@@ -73,8 +73,8 @@ def answer_facts(answer: Answer) -> Facts:
         facts["other_dialects"] = [
             {**message_facts(other), "differences": dialect_diff.differences(first.subject, other)} for other in others
         ]
-    elif isinstance(first.subject, Member):
-        members = [thing.subject for thing in answer.things if isinstance(thing.subject, Member)]
+    elif isinstance(first.subject, TableMember):
+        members = [thing.subject for thing in answer.things if isinstance(thing.subject, TableMember)]
         facts["meanings"] = [
             {
                 **_name(member.name),
@@ -104,7 +104,7 @@ def _subject(thing: Thing) -> Facts:
     match thing.subject:
         case Message() as message:
             return message_facts(message)
-        case Member(table, name):
+        case TableMember(table, name):
             kind = table_category(table)
             facts: Facts = {"number": name.value, "label": number_label(kind, name.value)}
             if kind is Category.STATUS:

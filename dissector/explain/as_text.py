@@ -12,8 +12,8 @@ from dissector.explain.catalogue import (
     Category,
     FieldUse,
     JsonUse,
-    Member,
     Source,
+    TableMember,
     Thing,
     number_label,
     things,
@@ -122,8 +122,8 @@ def _also(group: list[Thing]) -> str:
     """Say in one line what else a number means; the docs of a table's members start with the table's name."""
     first = group[0]
     if len(group) > 1:
-        return ", ".join(thing.subject.table.name for thing in group if isinstance(thing.subject, Member))
-    if isinstance(first.subject, Member) and first.doc.startswith(first.subject.table.name):
+        return ", ".join(thing.subject.table.name for thing in group if isinstance(thing.subject, TableMember))
+    if isinstance(first.subject, TableMember) and first.doc.startswith(first.subject.table.name):
         return first.doc
     return f"{first.category}: {first.doc}" if first.doc else str(first.category)
 
@@ -139,8 +139,10 @@ def _write(page: Page, answer: Answer) -> None:
             write_message(page, message, others)
             if not others:
                 write_pointer(page, message)
-        case Member():
-            _write_member(page, first, [thing.subject for thing in answer.things if isinstance(thing.subject, Member)])
+        case TableMember():
+            _write_member(
+                page, first, [thing.subject for thing in answer.things if isinstance(thing.subject, TableMember)]
+            )
         case StatusRange(low, high, name, doc):
             page.title(f"status {name}", f"0x{low:02x} to 0x{high:02x}")
             page.paragraph(f"{doc[0].upper()}{doc[1:]}. Not told apart here; none of them belongs to UPR.")
@@ -213,7 +215,7 @@ def _write_listing(page: Page, answer: Answer) -> None:
         page.table([(thing.name, thing.doc) for thing in known])
 
 
-def _write_member(page: Page, thing: Thing, members: list[Member]) -> None:
+def _write_member(page: Page, thing: Thing, members: list[TableMember]) -> None:
     first = members[0]
     aliases = ", ".join(first.name.aliases)
     page.title(f"{thing.category} {number_label(thing.category, first.name.value)} {thing.name}", aliases)

@@ -85,7 +85,7 @@ WORDS: dict[Category, tuple[str, ...]] = {
 }
 
 
-class Member(NamedTuple):
+class TableMember(NamedTuple):
     """One name of a table."""
 
     table: Enumeration | Flags
@@ -116,7 +116,7 @@ class JsonUse(NamedTuple):
 
 Subject = (
     Message
-    | Member
+    | TableMember
     | StatusRange
     | Magic
     | FrameInfo
@@ -152,7 +152,7 @@ class Thing:
         return (self.category, self.name, self.numbers[:1], type(self.subject), self._own())
 
     def _own(self) -> object:
-        return None if isinstance(self.subject, Member) else self.subject
+        return None if isinstance(self.subject, TableMember) else self.subject
 
     @property
     def label(self) -> str:
@@ -162,7 +162,7 @@ class Thing:
             return opcode_label(subject)
         if isinstance(subject, StatusRange):
             return f"0x{subject.low:02x}"
-        if isinstance(subject, Member) and isinstance(subject.table, Enumeration):
+        if isinstance(subject, TableMember) and isinstance(subject.table, Enumeration):
             return number_label(self.category, subject.name.value)
         return number_label(self.category, self.numbers[0]) if self.numbers else ""
 
@@ -225,7 +225,7 @@ def things() -> tuple[Thing, ...]:
 
 
 def _age(thing: Thing) -> int:
-    return table_age(thing.subject.table) if isinstance(thing.subject, Member) else 0
+    return table_age(thing.subject.table) if isinstance(thing.subject, TableMember) else 0
 
 
 def table_age(table: Enumeration | Flags) -> int:
@@ -246,7 +246,7 @@ def _all() -> Iterator[Thing]:
             doc = (
                 name.doc if category in {Category.STATUS, Category.FEATURE, Category.DATATYPE} else _where(table, name)
             )
-            yield Thing(category, name.name, Member(table, name), name.aliases, (name.value,), doc)
+            yield Thing(category, name.name, TableMember(table, name), name.aliases, (name.value,), doc)
     for family in enums.STATUS_RANGES:
         numbers = tuple(range(family.low, family.high + 1))
         yield Thing(Category.STATUS, family.name, family, (), numbers, f"to 0x{family.high:02x}: {family.doc}")

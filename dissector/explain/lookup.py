@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.errors import UsageError
-from dissector.explain.catalogue import WORDS, Category, Member, Thing, opcode_label, table_age, things
+from dissector.explain.catalogue import WORDS, Category, TableMember, Thing, opcode_label, table_age, things
 from dissector.spec.dialects import DIALECT_ORDER
 from dissector.spec.model import Dialect, Message
 from dissector.terminal.style import safe_text
@@ -214,7 +214,7 @@ def _likelihood(thing: Thing) -> tuple[int, int]:
     if isinstance(thing.subject, Message) and thing.subject.dialect is Dialect.MEMCACHED:
         known = any(shape.layouts for shape in thing.subject.shapes())
         return (order.index(Category.MAGIC if known else Category.STATUS), 1)
-    if isinstance(thing.subject, Member):
+    if isinstance(thing.subject, TableMember):
         return (order.index(thing.category), table_age(thing.subject.table))
     dialect = _dialect(thing)
     return (order.index(thing.category), DIALECT_ORDER[dialect] if dialect is not None else 0)

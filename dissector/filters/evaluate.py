@@ -80,7 +80,7 @@ def _tested(test: tree.Test, columns: Mapping[str, str], batch: pa.RecordBatch) 
         case tree.Matches():
             # Bytes are taken for UTF-8 unseen: what is none is matched by nothing, which RE2 sees to.
             return pc.match_substring_regex(column.view(pa.string()), test.pattern)
-        case tree.Part():
+        case tree.PartOf():
             if kind in LISTS:
                 return _in_list(column, kind, test.literal)
             return _PART[test.operator](column, _plain(test.literal))
@@ -89,7 +89,7 @@ def _tested(test: tree.Test, columns: Mapping[str, str], batch: pa.RecordBatch) 
             mask = pa.scalar(test.mask, pa.uint64())
             found = pc.bit_wise_and(_numbers(column, unsigned=True), mask)
             return pc.equal(found, mask) if test.operator == "has" else pc.greater(found, pa.scalar(0, pa.uint64()))
-        case tree.Member():
+        case tree.InList():
             return _member(test, column, unsigned=kind is FieldKind.UNSIGNED)
 
 
@@ -98,7 +98,7 @@ def _compared(test: tree.Compare, columns: Mapping[str, str], batch: pa.RecordBa
     unsigned = FieldKind.UNSIGNED in kinds
     values = []
     for operand in test.operands:
-        if isinstance(operand, tree.Field):
+        if isinstance(operand, tree.FieldRef):
             column = batch.column(columns[operand.name])
             values.append(_numbers(column, unsigned=unsigned) if pa.types.is_integer(column.type) else column)
         else:
@@ -110,7 +110,7 @@ def _compared(test: tree.Compare, columns: Mapping[str, str], batch: pa.RecordBa
     return _joined(pc.and_, masks)
 
 
-def _member(test: tree.Member, column: pa.Array, *, unsigned: bool) -> pa.BooleanArray:
+def _member(test: tree.InList, column: pa.Array, *, unsigned: bool) -> pa.BooleanArray:
     numbers = _numbers(column, unsigned=unsigned) if pa.types.is_integer(column.type) else column
     masks = []
     singles = [_scalar(item, unsigned=unsigned) for item in test.items if not isinstance(item, tree.Range)]

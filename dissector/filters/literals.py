@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dissector.filters import tokens, tree
 from dissector.filters.errors import FilterError, shown, suggestion
 from dissector.filters.names import NUMERIC, FieldKind
-from dissector.filters.tokens import Kind, Token
+from dissector.filters.tokens import Token, TokenKind
 
 if TYPE_CHECKING:
     from dissector.filters.names import Constant, FieldInfo
@@ -42,27 +42,27 @@ def wanted(info: FieldInfo) -> str:
 
 def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
     """Read a literal as the field means it."""
-    if token.kind is Kind.WORD:
+    if token.kind is TokenKind.WORD:
         return _named(text, token, info)
     kind = info.kind
     if kind in NUMERIC or kind in {FieldKind.NUMBERS, FieldKind.LOG}:
-        if token.kind is Kind.NUMBER:
+        if token.kind is TokenKind.NUMBER:
             return tree.Number(token.number)
-        if token.kind is Kind.STRING and token.body.lower() in info.constants:
+        if token.kind is TokenKind.STRING and token.body.lower() in info.constants:
             raise FilterError(f"names stand without quotes: {token.body.lower()}", text, token.position)
     elif kind is FieldKind.ADDRESS:
-        if token.kind is Kind.ADDRESS:
+        if token.kind is TokenKind.ADDRESS:
             return tree.Text(token.text)
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return tree.Text(tokens.address(text, string(text, token), token.position))
     elif kind is FieldKind.BYTES:
-        if token.kind is Kind.HEX:
+        if token.kind is TokenKind.HEX:
             return tree.Bytes(token.data)
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return tree.Bytes(tokens.unescape(text, token))
-    elif token.kind is Kind.STRING and kind is FieldKind.TIME:
+    elif token.kind is TokenKind.STRING and kind is FieldKind.TIME:
         return tree.Time(_time(text, string(text, token), token.position))
-    elif token.kind is Kind.STRING and kind in {FieldKind.TEXT, FieldKind.IDS}:
+    elif token.kind is TokenKind.STRING and kind in {FieldKind.TEXT, FieldKind.IDS}:
         value = string(text, token)
         if info.closed and value not in info.constants:
             raise _unknown(text, value, token.position, info)

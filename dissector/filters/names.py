@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect, Enumeration, Flags, Role
-from dissector.spec.model import Kind as Size
+from dissector.spec.model import UInt as Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

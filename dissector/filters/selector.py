@@ -34,7 +34,7 @@ _ABOUT_A_VBUCKET[
 ] = True
 
 
-class Numbering:
+class ConnectionNumbers:
     """Numbers connections in the order they come up, whether or not their frames are shown."""
 
     def __init__(self) -> None:
@@ -49,16 +49,16 @@ class Numbering:
             self.numbers.setdefault(name, len(self.numbers) + 1)
 
 
-class Choice:
+class FrameSelector:
     """Picks frames of batch after batch."""
 
     def __init__(
-        self, chosen: Filter | None, follow: str | None, vbucket: int | None, numbering: Numbering | None = None
+        self, chosen: Filter | None, follow: str | None, vbucket: int | None, numbering: ConnectionNumbers | None = None
     ) -> None:
         self._filter = chosen
         self._follow = follow.lower() if follow is not None else None
         self._vbucket = vbucket
-        self._numbering = numbering or Numbering()
+        self._numbering = numbering or ConnectionNumbers()
         self._waiting: dict[tuple[str, int, int, int], None] = {}
         if self._follow is not None and not _is_number(self._follow) and not _is_id(self._follow):
             raise UsageError(f"--follow {follow}: give a connection's number in the listing, or its id of 16 digits")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dissector.filters import literals, tree
 from dissector.filters.errors import FilterError, shown, suggestion
 from dissector.filters.names import LISTS, NUMERIC, ORDERED, STRINGS, FieldKind, fields
-from dissector.filters.tokens import Kind, Token, tokenize
+from dissector.filters.tokens import Token, TokenKind, tokenize
 
 if TYPE_CHECKING:
     from dissector.filters.names import FieldInfo
@@ -20,7 +20,7 @@ MAX_DEPTH = 64  #: of parentheses and nots inside each other
 EQUALITY = ("==", "!=")
 ORDERINGS = ("<", "<=", ">", ">=")
 PARTS = ("contains", "startswith", "endswith")
-_VALUES = frozenset((Kind.WORD, Kind.NUMBER, Kind.STRING, Kind.HEX, Kind.ADDRESS))
+_VALUES = frozenset((TokenKind.WORD, TokenKind.NUMBER, TokenKind.STRING, TokenKind.HEX, TokenKind.ADDRESS))
 #: Fields that can be compared with each other though they are not of one kind.
 _ALIKE = (NUMERIC, STRINGS - {FieldKind.BYTES})
 _EXAMPLE = "e.g. opcode == mutation"
@@ -43,10 +43,10 @@ class _Parser:
 
     def filter(self) -> tree.Expression:
         """Read the whole text."""
-        if self._peek().kind is Kind.END:
+        if self._peek().kind is TokenKind.END:
             raise self._error(f"the filter is empty: expected a condition, {_EXAMPLE}", self._peek())
         expression = self._or()
-        if self._peek().kind is not Kind.END:
+        if self._peek().kind is not TokenKind.END:
             raise self._unexpected('"and", "or" or the end')
         return expression
 
@@ -61,7 +61,7 @@ class _Parser:
         return token
 
     def _at(self, *words: str) -> bool:
-        return self._peek().kind in {Kind.SIGN, Kind.KEYWORD} and self._peek().text in words
+        return self._peek().kind in {TokenKind.SIGN, TokenKind.KEYWORD} and self._peek().text in words
 
     def _expect(self, sign: str) -> None:
         if not self._at(sign):
@@ -73,7 +73,7 @@ class _Parser:
 
     def _unexpected(self, expected: str) -> FilterError:
         token = self._peek()
-        found = "the filter ends" if token.kind is Kind.END else f"found {shown(token.text)}"
+        found = "the filter ends" if token.kind is TokenKind.END else f"found {shown(token.text)}"
         return self._error(f"expected {expected}, but {found}", token)
 
     # Boolean operators.
@@ -112,18 +112,18 @@ class _Parser:
     def _test(self) -> tree.Expression:
         if self._at("exists"):
             self._take()
-            if self._peek().kind is not Kind.WORD:
+            if self._peek().kind is not TokenKind.WORD:
                 raise self._unexpected("a field")
-            return tree.Present(tree.Field(self._field(self._take()).name))
+            return tree.Present(tree.FieldRef(self._field(self._take()).name))
         if self._peek().kind not in _VALUES:
             raise self._unexpected(f"a condition, {_EXAMPLE}")
         first = self._take()
         if self._at(*EQUALITY, *ORDERINGS):
             return self._compare(first)
-        if first.kind is not Kind.WORD:
+        if first.kind is not TokenKind.WORD:
             raise self._unexpected("a comparison (== != < <= > >=)")
         info = self._field(first)
-        field = tree.Field(info.name)
+        field = tree.FieldRef(info.name)
         if self._at("in"):
             return self._member(field, info)
         if self._at(*PARTS):
@@ -162,19 +162,20 @@ class _Parser:
                 raise self._unexpected('"and", "or" or the end')
         at = self._asked(values)
         info = self._field(values[at])
-        if at == 1 and first.kind is Kind.WORD and first.text.lower() not in info.constants:
+        if at == 1 and first.kind is TokenKind.WORD and first.text.lower() not in info.constants:
             self._field(first)  # a mistyped field, rather than an unknown value of the other one
         for sign in signs:
             self._check_operator(sign, info)
         operands = [
-            tree.Field(info.name) if index == at else self._operand(token, info) for index, token in enumerate(values)
+            tree.FieldRef(info.name) if index == at else self._operand(token, info)
+            for index, token in enumerate(values)
         ]
         return tree.Compare(tuple(operands), tuple(sign.text for sign in signs))
 
     def _asked(self, values: list[Token]) -> int:
         """Find the field that a comparison is about: the one in the middle, else the left one."""
         order = (1,) if len(values) == 3 else (0, 1)
-        words = [index for index in order if values[index].kind is Kind.WORD]
+        words = [index for index in order if values[index].kind is TokenKind.WORD]
         if not words:
             reason = "one side has to be a field" if len(values) == 2 else "a field has to be in the middle"
             raise self._error(reason, values[order[0]])
@@ -182,12 +183,12 @@ class _Parser:
 
     def _operand(self, token: Token, info: FieldInfo) -> tree.Operand:
         """Read what a field is compared with: a name of one of its values comes before a field's."""
-        other = self._fields.get(token.text) if token.kind is Kind.WORD else None
+        other = self._fields.get(token.text) if token.kind is TokenKind.WORD else None
         if other is None or token.text.lower() in info.constants:
             return literals.read(self._text, token, info)
         if other.kind is not info.kind and not any({info.kind, other.kind} <= alike for alike in _ALIKE):
             raise self._error(f"{info.name} is {info.kind.value}, {other.name} is {other.kind.value}", token)
-        return tree.Field(other.name)
+        return tree.FieldRef(other.name)
 
     def _check_operator(self, sign: Token, info: FieldInfo) -> None:
         if info.kind in LISTS:
@@ -195,7 +196,7 @@ class _Parser:
         if sign.text in ORDERINGS and info.kind not in ORDERED:
             raise self._error(f"{info.name} is {info.kind.value}: only == and != compare it", sign)
 
-    def _member(self, field: tree.Field, info: FieldInfo) -> tree.Member:
+    def _member(self, field: tree.FieldRef, info: FieldInfo) -> tree.InList:
         operator = self._take()
         if info.kind in LISTS or info.kind is FieldKind.BOOLEAN:
             hint = "ask whether it contains one" if info.kind in LISTS else "it stands alone, or with =="
@@ -208,7 +209,7 @@ class _Parser:
         if not self._at("}"):
             raise self._unexpected(", or }")
         self._take()
-        return tree.Member(field, tuple(items))
+        return tree.InList(field, tuple(items))
 
     def _item(self, info: FieldInfo) -> tree.Literal | tree.Range:
         token = self._value()
@@ -224,28 +225,28 @@ class _Parser:
         return tree.Range(low, high)
 
     def _family(self, token: Token, info: FieldInfo) -> tree.Range | None:
-        found = info.constants.get(token.text.lower()) if token.kind is Kind.WORD else None
+        found = info.constants.get(token.text.lower()) if token.kind is TokenKind.WORD else None
         if found is None or found.high is None or isinstance(found.value, str):
             return None
         return tree.Range(tree.Number(found.value), tree.Number(found.high))
 
-    def _part(self, field: tree.Field, info: FieldInfo) -> tree.Part:
+    def _part(self, field: tree.FieldRef, info: FieldInfo) -> tree.PartOf:
         operator = self._take()
         if info.kind not in STRINGS and not (info.kind in LISTS and operator.text == "contains"):
             where = "text, bytes and lists" if operator.text == "contains" else "text and bytes"
             raise self._error(f"{info.name} is {info.kind.value}: {operator.text} is for {where}", operator)
         token = self._value()
         if info.kind in {FieldKind.BYTES, *LISTS}:
-            return tree.Part(field, operator.text, literals.read(self._text, token, info))
-        if token.kind is not Kind.STRING:  # a part of a name or an address is none
+            return tree.PartOf(field, operator.text, literals.read(self._text, token, info))
+        if token.kind is not TokenKind.STRING:  # a part of a name or an address is none
             raise self._error('expected a string in "..."', token)
-        return tree.Part(field, operator.text, tree.Text(literals.string(self._text, token)))
+        return tree.PartOf(field, operator.text, tree.Text(literals.string(self._text, token)))
 
-    def _matches(self, field: tree.Field, info: FieldInfo) -> tree.Matches:
+    def _matches(self, field: tree.FieldRef, info: FieldInfo) -> tree.Matches:
         operator = self._take()
         if info.kind not in STRINGS:
             raise self._error(f"{info.name} is {info.kind.value}: matches is for text and bytes", operator)
-        if self._peek().kind is not Kind.STRING:
+        if self._peek().kind is not TokenKind.STRING:
             raise self._unexpected('a regular expression in "..."')
         token = self._take()
         trouble = _pattern_trouble(token.body)
@@ -253,7 +254,7 @@ class _Parser:
             raise self._error(trouble, token)
         return tree.Matches(field, token.body)
 
-    def _bits(self, field: tree.Field, info: FieldInfo) -> tree.Bits:
+    def _bits(self, field: tree.FieldRef, info: FieldInfo) -> tree.Bits:
         operator = self._take()
         if info.kind not in NUMERIC:
             raise self._error(f"{info.name} is {info.kind.value}: {operator.text} is for numbers", operator)
@@ -268,7 +269,7 @@ class _Parser:
 
     def _bit(self, info: FieldInfo) -> tree.Number:
         token = self._value()
-        if token.kind is Kind.WORD and info.constants and not info.flags:
+        if token.kind is TokenKind.WORD and info.constants and not info.flags:
             raise self._error(f"the names of {info.name} are values, not bits: compare with ==", token)
         bit = literals.read(self._text, token, info)
         if not isinstance(bit, tree.Number):  # pragma: no cover - numbers are all that numeric fields take

@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"0[xX](?P<hexadecimal>[0-9A-Fa-f]+(?:_[0-9A-Fa-f]+)*)|(?P<
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = "word"
@@ -56,7 +56,7 @@ class Kind(Enum):
 class Token:
     """A piece of the text and where it starts."""
 
-    kind: Kind
+    kind: TokenKind
     text: str  #: as written; keywords in small letters, and && || ! as the words that they stand for
     position: int
     number: int = 0
@@ -78,7 +78,7 @@ def tokenize(text: str) -> list[Token]:
         space = _SPACE.match(text, position)
         position = space.end() if space else position
         if position == len(text):
-            tokens.append(Token(Kind.END, "", position))
+            tokens.append(Token(TokenKind.END, "", position))
             return tokens
         found = _TOKEN.match(text, position)
         if found is None:
@@ -93,21 +93,23 @@ def _token(text: str, found: re.Match[str]) -> Token:
         case "word":
             small = spelled.lower()
             if small in KEYWORDS:
-                return Token(Kind.KEYWORD, small, position)
-            return Token(Kind.WORD, spelled, position)
+                return Token(TokenKind.KEYWORD, small, position)
+            return Token(TokenKind.WORD, spelled, position)
         case "number":
-            return Token(Kind.NUMBER, spelled, position, number=_number(text, spelled, position))
+            return Token(TokenKind.NUMBER, spelled, position, number=_number(text, spelled, position))
         case "string":
-            return Token(Kind.STRING, spelled, position)
+            return Token(TokenKind.STRING, spelled, position)
         case "hex":
-            return Token(Kind.HEX, spelled, position, data=_hex(text, spelled, position))
+            return Token(TokenKind.HEX, spelled, position, data=_hex(text, spelled, position))
         case "address":
-            return Token(Kind.ADDRESS, address(text, spelled, position), position)
+            return Token(TokenKind.ADDRESS, address(text, spelled, position), position)
         case "mistake":
             raise FilterError(f"{spelled} is no operator: did you mean {_MISTAKES[spelled]}?", text, position)
         case _:
             sign = _SIGNS.get(spelled)
-            return Token(Kind.SIGN, spelled, position) if sign is None else Token(Kind.KEYWORD, sign, position)
+            return (
+                Token(TokenKind.SIGN, spelled, position) if sign is None else Token(TokenKind.KEYWORD, sign, position)
+            )
 
 
 def _stray(text: str, position: int) -> FilterError:

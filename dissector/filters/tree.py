@@ -15,7 +15,7 @@ _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\", '"': r"\""}
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldRef:
     """A column, or a name for several."""
 
     name: str
@@ -81,7 +81,7 @@ class Boolean:
 
 
 Literal: TypeAlias = Number | Text | Bytes | Time | Boolean
-Operand: TypeAlias = Field | Literal
+Operand: TypeAlias = FieldRef | Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,10 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class InList:
     """Is the field one of these?"""
 
-    field: Field
+    field: FieldRef
     items: tuple[Literal | Range, ...]
 
     def __str__(self) -> str:
@@ -119,10 +119,10 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartOf:
     """Does the field contain, start or end with this? Of a list: is this one of its entries?"""
 
-    field: Field
+    field: FieldRef
     operator: str
     literal: Literal
 
@@ -134,7 +134,7 @@ class Part:
 class Matches:
     """Does a regular expression match anywhere in the field?"""
 
-    field: Field
+    field: FieldRef
     pattern: str  #: as written between the quotes: a quoted quote keeps its backslash, which means nothing to RE2
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ class Matches:
 class Bits:
     """``has``: are all of these bits set? ``&``: is any of them?"""
 
-    field: Field
+    field: FieldRef
     operator: str
     bits: tuple[Number, ...]
 
@@ -166,7 +166,7 @@ class Bits:
 class Present:
     """Does the frame have this field at all? Of a list: is there anything in it?"""
 
-    field: Field
+    field: FieldRef
 
     def __str__(self) -> str:
         return f"exists {self.field}"
@@ -176,7 +176,7 @@ class Present:
 class Truth:
     """Is the boolean field true?"""
 
-    field: Field
+    field: FieldRef
 
     def __str__(self) -> str:
         return str(self.field)
@@ -212,11 +212,11 @@ class Or:
         return " or ".join(map(str, self.parts))
 
 
-Test: TypeAlias = Compare | Member | Part | Matches | Bits | Present | Truth
+Test: TypeAlias = Compare | InList | PartOf | Matches | Bits | Present | Truth
 Expression: TypeAlias = Test | Not | And | Or
 
 
-def fields_of(expression: Expression) -> tuple[Field, ...]:
+def fields_of(expression: Expression) -> tuple[FieldRef, ...]:
     """Return the fields that an expression asks about, each once, in order."""
     match expression:
         case And() | Or():
@@ -224,7 +224,7 @@ def fields_of(expression: Expression) -> tuple[Field, ...]:
         case Not():
             found = list(fields_of(expression.part))
         case Compare():
-            found = [operand for operand in expression.operands if isinstance(operand, Field)]
+            found = [operand for operand in expression.operands if isinstance(operand, FieldRef)]
         case _:
             found = [expression.field]
     return tuple(dict.fromkeys(found))

@@ -24,7 +24,7 @@ PLAIN, PROTO, DRAFT = range(3)
 _NUMBERINGS = {Dialect.DRAFT.value: DRAFT, Dialect.PROTO.value: PROTO}
 
 
-class View:
+class FrameBatch:
     """One batch."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:

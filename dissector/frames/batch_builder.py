@@ -19,7 +19,7 @@ from dissector.frames.key_hash import hash_keys
 from dissector.frames.row import content_of, decode_for_row
 from dissector.frames.schema import COLUMNS, SCHEMA
 from dissector.spec import enums, registry
-from dissector.spec.model import Body, Dialect, Direction
+from dissector.spec.model import Body, Dialect, MessageType
 from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dissector.frames.decode_plans import Plan
     from dissector.frames.row import Row
-    from dissector.options import Options
+    from dissector.options import ReadOptions
     from dissector.tcp.connections import Connection
 
     Longs = NDArray[np.int64]
@@ -50,7 +50,7 @@ _TELLING = np.zeros(256, bool)
 _TELLING[[known.opcode for known in registry.MESSAGES if known.dialect is Dialect.DCP]] = True
 _TELLING[[*registry.DRAFT_OPCODES, _HELLO]] = True
 _RESPONSE = np.zeros(256, bool)
-_RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is Direction.RESPONSE]] = True
+_RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is MessageType.RESPONSE]] = True
 _PLAIN = np.zeros(256, bool)
 _PLAIN[[magic.value for magic in enums.MAGICS if not magic.flexible and not magic.server_push]] = True
 _FLEXIBLE = np.zeros(256, bool)
@@ -62,7 +62,7 @@ _digest = xxhash.xxh3_64_digest
 _NUMBER_MASK = (1 << _CAPTURE_SHIFT) - 1
 
 
-def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: Options) -> pa.RecordBatch:
+def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> pa.RecordBatch:
     """Lay out the frames of a table as rows."""
     return _Batch(table, first_number, captures, options).build()
 
@@ -70,7 +70,7 @@ def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], opti
 class _Batch:
     """One batch on its way; lives for one call."""
 
-    def __init__(self, table: FrameTable, first_number: int, captures: Sequence[str], options: Options) -> None:
+    def __init__(self, table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> None:
         self.table = table
         self.size = len(table)
         self.first_number = first_number

@@ -14,7 +14,18 @@ import numpy as np
 
 from dissector.frames.schema import FIELD_COLUMNS, NO_END
 from dissector.spec import enums, registry
-from dissector.spec.model import Body, CasRule, Dialect, Enumeration, Flags, KeyRole, Kind, Layout, Presence, Role
+from dissector.spec.model import (
+    Body,
+    CasRule,
+    Dialect,
+    Enumeration,
+    Flags,
+    KeyRole,
+    Layout,
+    Presence,
+    Role,
+    UInt,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,11 +42,11 @@ DIALECTS = tuple(Dialect)
 _COLUMNS = frozenset(column.name for column in FIELD_COLUMNS)
 #: Values that are not looked into here: their content is not in a column, or only as a hash.
 _PLAIN_BODIES = (Body.BYTES, Body.DOCUMENT)
-_DTYPES = {Kind.U8: "u1", Kind.U16: ">u2", Kind.U32: ">u4", Kind.U64: ">u8"}
+_DTYPES = {UInt.U8: "u1", UInt.U16: ">u2", UInt.U32: ">u4", UInt.U64: ">u8"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FieldPlace:
     """A field's place in a row of gathered bytes."""
 
     field: Field
@@ -46,7 +57,7 @@ class _Place:
         """Return the field's numbers in the chosen rows, as their column holds them."""
         view = np.ndarray((len(rows),), _DTYPES[self.field.kind], rows, self.offset, (rows.shape[1],))
         numbers = view[chosen].astype(np.int64)
-        if self.field.kind is Kind.U64 and self.field.role is not Role.IDENTIFIER:
+        if self.field.kind is UInt.U64 and self.field.role is not Role.IDENTIFIER:
             numbers[numbers < 0] = NO_END
         return numbers
 
@@ -70,7 +81,7 @@ class Plan:
     message: Message
     shape: Shape
     layout: Layout
-    places: tuple[_Place, ...]
+    places: tuple[_FieldPlace, ...]
     flow_surplus: int | None  #: None: takes nothing from the flow-control window
 
     @property
@@ -130,11 +141,11 @@ def plans(dialect: Dialect, response: bool, opcode: int, extras: int) -> tuple[P
     return tuple(Plan(message, shape, layout, _places(message, layout), surplus) for layout in fitting)
 
 
-def _places(message: Message, layout: Layout) -> tuple[_Place, ...]:
+def _places(message: Message, layout: Layout) -> tuple[_FieldPlace, ...]:
     places = []
     offset = HEADER_SIZE
     for field in (*layout.extras, *layout.value):
         column = "by_seqno" if field.name == message.seqno else field.name
-        places.append(_Place(field, offset, column if column in _COLUMNS else None))
+        places.append(_FieldPlace(field, offset, column if column in _COLUMNS else None))
         offset += field.size
     return tuple(places)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from dissector.capture import CaptureReader, order_by_time
 from dissector.frames.batch_builder import batch_of
 from dissector.link.columnar import ColumnarDecoder
-from dissector.options import Options, Report
+from dissector.options import ReadOptions, ReadReport
 from dissector.tcp.connections import Connections
-from dissector.tcp.lanes import SlowLane, run_block
+from dissector.tcp.lanes import SequentialPath, run_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,20 +31,20 @@ class FrameReader:
     def __init__(
         self,
         inputs: Sequence[Input],
-        options: Options | None = None,
+        options: ReadOptions | None = None,
         *,
         ended: Callable[[Connection], None] = lambda _: None,
     ) -> None:
         """Prepare to read; ``ended`` is told of every connection when nothing more will come of it."""
-        self.options = options or Options()
-        self.report = Report()
+        self.options = options or ReadOptions()
+        self.report = ReadReport()
         self._ended = ended
         self._inputs = list(inputs) if self.options.separate else order_by_time(inputs)
         self._captures = [each.name for each in self._inputs]
         sizes = [each.path.stat().st_size if each.path is not None and not each.once else None for each in self._inputs]
         self.bytes_total = None if None in sizes else sum(size for size in sizes if size is not None)
         self.bytes_read = 0
-        self._slow = SlowLane()
+        self._slow = SequentialPath()
         self._connections = self._fresh()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from dissector.capture import CaptureReader, order_by_time
 from dissector.frames.row import Row, row_of
 from dissector.frames.schema import SCHEMA
 from dissector.link.reference import ReferenceDecoder
-from dissector.options import Options, Report
+from dissector.options import ReadOptions, ReadReport
 from dissector.tcp.connections import Connection, Connections, segments_of
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ class ReferenceReader:
     def __init__(
         self,
         inputs: Sequence[Input],
-        options: Options | None = None,
+        options: ReadOptions | None = None,
         *,
         ended: Callable[[Connection], None] = lambda _: None,
     ) -> None:
         """Prepare to read; ``ended`` is told of every connection when nothing more will come of it."""
-        self.options = options or Options()
-        self.report = Report()
+        self.options = options or ReadOptions()
+        self.report = ReadReport()
         self._ended = ended
         self._inputs = list(inputs) if self.options.separate else order_by_time(inputs)
         self._captures = [each.name for each in self._inputs]

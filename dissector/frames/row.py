@@ -9,14 +9,14 @@ import xxhash
 from dissector.codec.decoder import decode
 from dissector.frames.key_hash import hash_key
 from dissector.frames.schema import COLUMNS, FIELD_COLUMNS, TEXT_LIMIT, signed, signed_pattern
-from dissector.spec.model import Body, Direction
+from dissector.spec.model import Body, MessageType
 from dissector.tcp.connections import packet_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dissector.codec.message import Decoded
-    from dissector.options import Options
+    from dissector.options import ReadOptions
     from dissector.spec.model import Dialect
     from dissector.tcp.connections import Connection
     from dissector.tcp.framing import RawFrame
@@ -27,7 +27,7 @@ _EMPTY: Row = {column.name: None for column in COLUMNS}
 
 
 def row_of(
-    connection: Connection, side: int, frame: RawFrame, number: int, captures: Sequence[str], options: Options
+    connection: Connection, side: int, frame: RawFrame, number: int, captures: Sequence[str], options: ReadOptions
 ) -> Row:
     """Decode a frame and lay it out as a row."""
     detector = connection.detector
@@ -37,12 +37,12 @@ def row_of(
     return {**_EMPTY, **_place(connection, side, frame, number, captures), **content}
 
 
-def decode_for_row(dialect: Dialect, data: bytes, options: Options, *, collections: bool) -> Decoded:
+def decode_for_row(dialect: Dialect, data: bytes, options: ReadOptions, *, collections: bool) -> Decoded:
     """Decode a frame as rows want it: documents are looked into only on request."""
     return decode(dialect, data, collections=collections, redact=options.redact, inspect=options.inspect)
 
 
-def content_of(decoded: Decoded, data: bytes, missing: int, options: Options) -> Row:
+def content_of(decoded: Decoded, data: bytes, missing: int, options: ReadOptions) -> Row:
     """Lay out everything of a decoded frame that does not depend on where it came from."""
     return {**_header(decoded), **_fields(decoded), **_content(decoded, data, missing, options)}
 
@@ -82,7 +82,7 @@ def _header(decoded: Decoded) -> Row:
         "magic": header.magic,
         "opcode": header.opcode,
         "name": decoded.name,
-        "response": decoded.direction is Direction.RESPONSE,
+        "response": decoded.direction is MessageType.RESPONSE,
         "vbucket": decoded.vbucket,
         "status": decoded.status,
         "subtype": decoded.subtype,
@@ -112,7 +112,7 @@ def _fields(decoded: Decoded) -> Row:
     return row
 
 
-def _content(decoded: Decoded, data: bytes, missing: int, options: Options) -> Row:
+def _content(decoded: Decoded, data: bytes, missing: int, options: ReadOptions) -> Row:
     value = decoded.value
     header = decoded.header
     key_there = header is not None and len(decoded.key) == header.key_length > 0

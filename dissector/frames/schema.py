@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dissector.errors import UsageError
 from dissector.spec import registry
-from dissector.spec.model import Dialect, Field, Kind, Role
+from dissector.spec.model import Dialect, Field, Role, UInt
 
 NO_END = (1 << 63) - 1
 TEXT_LIMIT = 4096  #: bytes of a value that are kept as text
@@ -36,7 +36,12 @@ class Column:
         return pa.field(self.name, self.type, not self.always, {"doc": self.doc})
 
 
-_TYPES = {Kind.U8: pa.int16(), Kind.U16: pa.int32(), Kind.U32: pa.int64(), Kind.U64: pa.int64()}
+_TYPES = {
+    UInt.U8: pa.int16(),
+    UInt.U16: pa.int32(),
+    UInt.U32: pa.int64(),
+    UInt.U64: pa.int64(),
+}
 #: Fields that say nothing, and those that have a column of another name.
 _HIDDEN = frozenset(("reserved", "unused", "padding", "sequence_number", "commit_seqno", "abort_seqno"))
 
@@ -134,7 +139,7 @@ def _field_columns() -> tuple[Column, ...]:
 
 
 def _column(field: Field) -> Column:
-    unsigned = field.kind is Kind.U64 and field.role is Role.IDENTIFIER
+    unsigned = field.kind is UInt.U64 and field.role is Role.IDENTIFIER
     doc = "the message's own seqno, whatever its field is called" if field.name == "by_seqno" else field.doc
     return Column(field.name, _TYPES[field.kind], doc, unsigned)
 
@@ -171,7 +176,7 @@ def columns_of(text: str, option: str) -> list[str]:
 
 def signed(field: Field, value: int) -> int:
     """Return a field's number as its column holds it."""
-    if field.kind is not Kind.U64 or value <= NO_END:
+    if field.kind is not UInt.U64 or value <= NO_END:
         return value
     return value - (1 << 64) if field.role is Role.IDENTIFIER else NO_END
 

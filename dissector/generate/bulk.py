@@ -18,10 +18,10 @@ import numpy as np
 from dissector.codec.encoder import encode
 from dissector.errors import UsageError
 from dissector.generate.conversation import CLIENT, SERVER, Conversation
-from dissector.generate.segments import ACK, FIN, PSH, Segment, deliver
+from dissector.generate.segments import ACK, FIN, PSH, MadeSegment, deliver
 from dissector.generate.session import MEMORY, Session
 from dissector.spec import registry
-from dissector.spec.model import Dialect, Kind
+from dissector.spec.model import Dialect, UInt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ _HEADER_FIELDS = [
     ("opaque", ">u4"),
     ("cas", ">u8"),
 ]
-_DTYPES = {Kind.U8: "u1", Kind.U16: ">u2", Kind.U32: ">u4", Kind.U64: ">u8"}
+_DTYPES = {UInt.U8: "u1", UInt.U16: ">u2", UInt.U32: ">u4", UInt.U64: ">u8"}
 
 
 def _mutation_form() -> np.dtype[np.void]:
@@ -154,7 +154,7 @@ class Bulk:
         """Return the connections, as far as their set-up."""
         return [link.session.talk for link in self.links]
 
-    def rounds(self) -> Iterator[list[Segment]]:
+    def rounds(self) -> Iterator[list[MadeSegment]]:
         """Yield segments in the order of time, thousands at a time."""
         yield self._set_up()
         while self._left:
@@ -185,7 +185,7 @@ class Bulk:
             stream.accept([(self._chance.getrandbits(63) << 1 | 1, 0)])
         return link
 
-    def _set_up(self) -> list[Segment]:
+    def _set_up(self) -> list[MadeSegment]:
         deliveries = [deliver(link.session.talk, link.index, self._size) for link in self.links]
         for link, delivery in zip(self.links, deliveries, strict=True):
             for each in delivery.sent:
@@ -196,7 +196,7 @@ class Bulk:
         self._clock = merged[-1].time_ns
         return merged
 
-    def _round(self) -> list[Segment]:
+    def _round(self) -> list[MadeSegment]:
         budget = min(max(_ROUND_FRAMES, _ROUND_SHARE * len(self.links)), self._left)
         self._left -= budget
         runs = self._plan(budget)
@@ -293,7 +293,7 @@ class Bulk:
         link.frames["buffer_ack"] += 1
         self._left -= 1
 
-    def _mixed(self, batches: Sequence[list[_Timeless]], frames: int) -> list[Segment]:
+    def _mixed(self, batches: Sequence[list[_Timeless]], frames: int) -> list[MadeSegment]:
         """Let the connections take turns, each in runs of packets spread over the whole round."""
         moments = []
         for batch in batches:
@@ -307,11 +307,11 @@ class Bulk:
         times = range(self._clock + step, self._clock + step * (len(joined) + 1), step)
         self._clock = times[-1] if times else self._clock
         return [
-            Segment(flow, offset, acked, flags, data, time)
+            MadeSegment(flow, offset, acked, flags, data, time)
             for (flow, offset, acked, flags, data), time in zip(map(joined.__getitem__, order), times, strict=True)
         ]
 
-    def _finish(self) -> list[Segment]:
+    def _finish(self) -> list[MadeSegment]:
         """Send what is left, and close the connections."""
         batches: list[list[_Timeless]] = []
         for link in self.links:

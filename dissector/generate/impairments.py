@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from dissector.errors import UsageError
-from dissector.generate.segments import DEFAULT_MSS, FIN, LARGEST_MSS, Segment
+from dissector.generate.segments import DEFAULT_MSS, FIN, LARGEST_MSS, MadeSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ _DUPLICATE_LATER, _RESENT_LATER = (1, 3), (2, 8)  #: packets of the connection
 
 
 @dataclass(frozen=True, slots=True)
-class Troubles:
+class Impairments:
     """Which troubles there shall be. Chances are per segment with data."""
 
     mss: tuple[int, int] = (DEFAULT_MSS, DEFAULT_MSS)  #: least and most bytes of a segment that is full
@@ -64,7 +64,7 @@ class Troubles:
         return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(_NONE, name)}
 
 
-_NONE = Troubles()
+_NONE = Impairments()
 
 
 def parse_mss(text: str) -> tuple[int, int]:
@@ -76,10 +76,10 @@ def parse_mss(text: str) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class Troublemaker:
+class Impairer:
     """Makes troubles, list after list of segments that are in the order of time."""
 
-    troubles: Troubles
+    troubles: Impairments
     seed: int
     packets: int = 0  #: that the capture would have had so far, had none been lost
     _chance: random.Random = field(init=False)
@@ -93,7 +93,7 @@ class Troublemaker:
         chance = random.Random(f"mss/{self.seed}")  # noqa: S311
         return (lambda: high) if low == high else (lambda: chance.randint(low, high))
 
-    def disturb(self, segments: list[Segment]) -> list[Segment]:
+    def disturb(self, segments: list[MadeSegment]) -> list[MadeSegment]:
         """Return what a recorder would have written of these segments."""
         wanted = self.troubles
         if wanted.quiet:
@@ -112,9 +112,9 @@ class Troublemaker:
     def _strikes(self, chance: float) -> bool:
         return self._chance.random() < chance
 
-    def _overlapped(self, segments: Sequence[Segment]) -> list[Segment]:
+    def _overlapped(self, segments: Sequence[MadeSegment]) -> list[MadeSegment]:
         """Let segments begin with bytes that were sent before."""
-        last: dict[int, Segment] = {}
+        last: dict[int, MadeSegment] = {}
         result = []
         for segment in segments:
             before = last.get(segment.flow)
@@ -136,7 +136,7 @@ class Troublemaker:
             result.append(wider)
         return result
 
-    def _reordered(self, segments: Sequence[Segment]) -> list[Segment]:
+    def _reordered(self, segments: Sequence[MadeSegment]) -> list[MadeSegment]:
         """Let segments be overtaken by those behind them; nobody acknowledges what has not arrived."""
         result = list(segments)
         for places in _by_connection(result).values():
@@ -155,14 +155,14 @@ class Troublemaker:
         return result
 
     def _repeated(
-        self, segments: Sequence[Segment], chance: float, later: tuple[int, int], *, resent: bool
-    ) -> list[Segment]:
+        self, segments: Sequence[MadeSegment], chance: float, later: tuple[int, int], *, resent: bool
+    ) -> list[MadeSegment]:
         """Let segments come twice: as copies, or sent again with what was heard in the meantime."""
-        inserted: dict[int, list[Segment]] = defaultdict(list)
+        inserted: dict[int, list[MadeSegment]] = defaultdict(list)
         for places in _by_connection(segments).values():
             # Behind the end of a connection a repeated segment would be a connection of its own.
             last = next((n for n, place in enumerate(places) if segments[place].flags & FIN), len(places)) - 1
-            before: dict[int, Segment] = {}
+            before: dict[int, MadeSegment] = {}
             for at, place in enumerate(places[: last + 1]):
                 segment = segments[place]
                 if not segment.data:
@@ -185,7 +185,7 @@ class Troublemaker:
             result += [segment, *inserted.get(place, ())]
         return result
 
-    def _resent(self, segment: Segment, before: Segment | None) -> Segment:
+    def _resent(self, segment: MadeSegment, before: MadeSegment | None) -> MadeSegment:
         """Send a segment again: as it was, or cut otherwise together with the one before it."""
         if before is None or before.end != segment.offset or self._strikes(0.5):
             return segment
@@ -195,7 +195,7 @@ class Troublemaker:
         stop = self._chance.randint(min(len(before.data) + 1, most), most)
         return segment._replace(offset=before.offset + start, data=both[start:stop])
 
-    def _lost(self, segments: Sequence[Segment]) -> list[Segment]:
+    def _lost(self, segments: Sequence[MadeSegment]) -> list[MadeSegment]:
         """Leave out what the recorder did not get."""
         wanted = self.troubles
         lose = sorted(wanted.lose)
@@ -214,12 +214,12 @@ class Troublemaker:
         return result
 
 
-def _by_connection(segments: Sequence[Segment]) -> dict[int, list[int]]:
+def _by_connection(segments: Sequence[MadeSegment]) -> dict[int, list[int]]:
     places: dict[int, list[int]] = defaultdict(list)
     for place, segment in enumerate(segments):
         places[segment.flow >> 1].append(place)
     return places
 
 
-def _follows(segment: Segment, first: Segment) -> bool:
+def _follows(segment: MadeSegment, first: MadeSegment) -> bool:
     return segment.flow == first.flow and bool(segment.data)

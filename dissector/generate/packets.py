@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from dissector.generate.segments import Segment
+    from dissector.generate.segments import MadeSegment
 
     Numbers = npt.NDArray[np.int64]
     Heads = npt.NDArray[np.void]
@@ -155,7 +155,7 @@ class Packer:
                     chosen = [flows[index] for index in mine.tolist()]
                     self._templates[interface, version] = _template(link, version, interface, chosen)
 
-    def pack(self, segments: Sequence[Segment]) -> Packed:
+    def pack(self, segments: Sequence[MadeSegment]) -> Packed:
         """Make packets."""
         flow, offset, acked, flags, data, _ = zip(*segments, strict=True)
         flows, flag = np.array(flow, np.int64), np.array(flags, np.int64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.errors import UsageError
-from dissector.generate.scenario import Broken, Fault, NoPlaceError, Place, Scenario, Script, Size, settled
+from dissector.generate.scenario import Broken, Fault, FaultPlace, NoPlaceError, Scenario, Script, Size, settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def make(scenario: Scenario, seed: int, size: Size | None = None, breaks: Sequen
     for number, (wish, fault) in enumerate(chosen):
         chance = random.Random(f"{wish}/{number}/{seed}")  # noqa: S311 - no secret depends on it
         try:
-            broken = fault.apply(Script(conversations, chance, Place(wish.frame)))
+            broken = fault.apply(Script(conversations, chance, FaultPlace(wish.frame)))
         except NoPlaceError as error:
             home = "" if fault.scenario == scenario.name else f"; {fault.scenario} has what it needs"
             raise UsageError(f"--break {wish}: {error} in {scenario.name}{home}") from error

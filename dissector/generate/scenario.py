@@ -44,7 +44,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FaultPlace:
     """Where a fault shall be: at the first chance from this message on, counted over all connections from 1."""
 
     frame: int = 1
@@ -84,7 +84,7 @@ class Script:
 
     conversations: list[Conversation]
     chance: random.Random
-    place: Place = field(default_factory=Place)
+    place: FaultPlace = field(default_factory=FaultPlace)
 
     def find(self, wanted: Callable[[Emission], bool]) -> tuple[Conversation, Emission]:
         """Return the first message from the place on that is wanted."""

@@ -25,7 +25,7 @@ _BURST_BYTES = 1 << 16  #: more is not sent at once
 _ACK_EVERY = 2  #: segments that a receiver waits for before it acknowledges, unless it has something to say
 
 
-class Segment(NamedTuple):
+class MadeSegment(NamedTuple):
     """One TCP segment. A plain tuple, as there may be millions."""
 
     flow: int  #: twice the connection's place, plus the sender's side
@@ -66,7 +66,7 @@ class Delivery:
     """A conversation as segments, in the order of their times, and its messages in the order of the conversation."""
 
     sent: list[Sent]
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[MadeSegment] = field(default_factory=list)
 
 
 def placed(conversation: Conversation, connection: int) -> list[Sent]:
@@ -92,7 +92,7 @@ def deliver(
     A segment acknowledges exactly what the senders of the messages in it had received: only messages of which that is
     the same amount share one. ``skip_messages`` is where the capture begins; ``scale`` stretches time.
     """
-    writer = _Writer(conversation, connection, size, scale)
+    writer = _SegmentWriter(conversation, connection, size, scale)
     if not skip_messages:
         writer.shake_hands()
     for index in range(len(writer.sent)):
@@ -104,12 +104,12 @@ def deliver(
     return Delivery(writer.sent, writer.segments)
 
 
-class _Writer:
+class _SegmentWriter:
     """Both ends of a connection while it lasts."""
 
     def __init__(self, conversation: Conversation, connection: int, size: Callable[[], int], scale: float) -> None:
         self.sent = placed(conversation, connection)
-        self.segments: list[Segment] = []
+        self.segments: list[MadeSegment] = []
         self._flow, self._size = 2 * connection, size
         pauses = (round(each.emission.pause_ns * scale) for each in self.sent)
         begin = conversation.begin_ns
@@ -190,4 +190,4 @@ class _Writer:
         if acked > self._acked[side]:
             self._segments_unacked[1 - side] = 0
         self._acked[side] = max(self._acked[side], acked)
-        self.segments.append(Segment(self._flow + side, offset, acked, flags, data, self._clock))
+        self.segments.append(MadeSegment(self._flow + side, offset, acked, flags, data, self._clock))

@@ -16,7 +16,7 @@ import numpy as np
 
 from dissector.generate.bulk import BYTES_PER_FRAME, Bulk
 from dissector.generate.capture_files import Files, Medium, records
-from dissector.generate.impairments import Troublemaker, Troubles
+from dissector.generate.impairments import Impairer, Impairments
 from dissector.generate.packets import Packer, ends_of
 from dissector.generate.segments import deliver
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dissector.generate.conversation import Conversation
     from dissector.generate.packets import Ends
     from dissector.generate.scenario import Size
-    from dissector.generate.segments import Segment, Sent
+    from dissector.generate.segments import MadeSegment, Sent
 
     Numbers = npt.NDArray[np.int64]
 
@@ -43,7 +43,7 @@ class Written:
     """What was sent, and the packets that were written of it: the first one has number 1."""
 
     sent: list[list[Sent]]  #: per connection
-    packets: list[Segment]
+    packets: list[MadeSegment]
     payloads: list[int]  #: bytes of each packet's payload that a snap length has left
     files: list[int]  #: packets in each
 
@@ -62,7 +62,7 @@ class Recorder:
         self.files = Files(self.medium, self.opener)
         self._packer = Packer(self.ends, self.medium.links)
 
-    def record(self, segments: Sequence[Segment]) -> list[Numbers]:
+    def record(self, segments: Sequence[MadeSegment]) -> list[Numbers]:
         """Write segments in this order; return the sizes of the headers in front of their payloads."""
         heads = []
         for start in range(0, len(segments), _AT_ONCE):
@@ -84,15 +84,15 @@ def write(
     *,
     seed: int = 1,
     medium: Medium | None = None,
-    troubles: Troubles | None = None,
+    troubles: Impairments | None = None,
     rate: float | None = None,
 ) -> Written:
     """Write settled conversations as a capture. ``opener`` opens its files by number, from 1.
 
     ``rate`` is how many messages there shall be in a second, over all connections.
     """
-    medium, troubles = medium or Medium(), troubles or Troubles()
-    maker = Troublemaker(troubles, seed)
+    medium, troubles = medium or Medium(), troubles or Impairments()
+    maker = Impairer(troubles, seed)
     size, scale = maker.size(), 1.0 if rate is None else _scale(conversations, rate)
     deliveries = [
         deliver(talk, index, size, skip_messages=troubles.skip_messages, scale=scale)
@@ -123,11 +123,11 @@ class BulkRun:
         seed: int,
         size: Size,
         medium: Medium,
-        troubles: Troubles,
+        troubles: Impairments,
         opener: Callable[[int], IO[bytes]],
         rate: float | None = None,
     ) -> None:
-        self._maker = Troublemaker(troubles, seed)
+        self._maker = Impairer(troubles, seed)
         self.bulk = Bulk(seed, size, self._maker.size(), rate)
         self.bytes_total: int | None = self.bulk.frames * BYTES_PER_FRAME  #: a guess, for the progress bar
         chance = random.Random(f"network/{seed}")  # noqa: S311 - no secret depends on it

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from typing import IO, TYPE_CHECKING, Any
 
 from dissector.spec import registry
-from dissector.spec.model import Dialect, Direction
+from dissector.spec.model import Dialect, MessageType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 SIDES = ("client", "server")
-_RESPONSES = frozenset(magic.value for magic in registry.MAGICS.values() if magic.direction is Direction.RESPONSE)
+_RESPONSES = frozenset(magic.value for magic in registry.MAGICS.values() if magic.direction is MessageType.RESPONSE)
 
 
 def tell(made: Made, written: Written) -> Facts:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dissector.capture.packet_block import PacketBlock
     from dissector.link.fragments import FragmentLimits
     from dissector.link.reference import ReferenceDecoder
-    from dissector.link.segment_block import Segment
+    from dissector.link.segment_block import PacketSegment
 
 _TCP_LAYOUT = np.dtype(
     {
@@ -153,7 +153,7 @@ class ColumnarDecoder:
 
             self._reference = ReferenceDecoder(limits=self._limits, verify_tcp=self._verify_tcp, counts=self.counts)
         reference = self._reference
-        found: list[tuple[int, Segment]] = []
+        found: list[tuple[int, PacketSegment]] = []
         linktypes, originals, times = block.linktype[at], block.original[at], block.time_ns[at]
         facts = zip(at.tolist(), linktypes.tolist(), originals.tolist(), times.tolist(), strict=True)
         for index, linktype, original, time_ns in facts:

@@ -23,7 +23,7 @@ from dissector.link.flow_key import flow_key
 from dissector.link.fragments import Datagram, Fragment, FragmentBuffer
 from dissector.link.link_layers import Network, from_ethernet, from_ethertype, from_linktype
 from dissector.link.packet_span import Span, has_header, header
-from dissector.link.segment_block import Segment, SegmentBlock, block_of, columns_of
+from dissector.link.segment_block import PacketSegment, SegmentBlock, block_of, columns_of
 
 if TYPE_CHECKING:
     from dissector.capture.packet_block import PacketBlock
@@ -68,7 +68,7 @@ class ReferenceDecoder:
 
     def decode(self, block: PacketBlock) -> SegmentBlock:
         """Return the TCP segments of a block."""
-        found: list[tuple[int, Segment]] = []
+        found: list[tuple[int, PacketSegment]] = []
         for index in range(len(block.offset)):
             segment = self.segment(
                 block.packet(index), int(block.linktype[index]), int(block.original[index]), int(block.time_ns[index])
@@ -82,13 +82,13 @@ class ReferenceDecoder:
         """End of the capture: count the fragments that never became a datagram."""
         self._fragments.finish()
 
-    def segment(self, packet: bytes, linktype: int, original: int, time_ns: int) -> Segment | None:
+    def segment(self, packet: bytes, linktype: int, original: int, time_ns: int) -> PacketSegment | None:
         """Count one packet; return its TCP segment if it has or completes one."""
         self.counts.packets += 1
         # Some writers store an original length below the captured one; the bytes at hand were certainly there.
         whole = Span(packet, 0, len(packet), max(original, len(packet)))
         outcome = self._network(from_linktype(linktype, whole), time_ns)
-        if isinstance(outcome, Segment):
+        if isinstance(outcome, PacketSegment):
             self.counts.segments += 1
             return outcome
         if outcome is Reason.UNSUPPORTED_LINKTYPE:
@@ -97,7 +97,7 @@ class ReferenceDecoder:
             self.counts.drop(outcome)
         return None
 
-    def _network(self, network: Network | Reason, time_ns: int) -> Segment | Reason:
+    def _network(self, network: Network | Reason, time_ns: int) -> PacketSegment | Reason:
         """Decode an IP packet of either version."""
         if not isinstance(network, Network):
             return network
@@ -105,7 +105,7 @@ class ReferenceDecoder:
             return Reason.TOO_DEEP
         return self._ipv4(network, time_ns) if network.version == 4 else self._ipv6(network, time_ns)
 
-    def _ipv4(self, network: Network, time_ns: int) -> Segment | Reason:
+    def _ipv4(self, network: Network, time_ns: int) -> PacketSegment | Reason:
         span = network.span
         if not has_header(IP, span):
             return Reason.TRUNCATED_IP
@@ -126,7 +126,7 @@ class ReferenceDecoder:
             return self._fragment(envelope, key, ip.p, ip.offset * 8, more=bool(ip.mf), span=payload)
         return self._payload(envelope, ip.p, payload)
 
-    def _ipv6(self, network: Network, time_ns: int) -> Segment | Reason:
+    def _ipv6(self, network: Network, time_ns: int) -> PacketSegment | Reason:
         span = network.span
         if not has_header(IP6, span):
             return Reason.TRUNCATED_IP
@@ -138,7 +138,7 @@ class ReferenceDecoder:
         envelope = _Envelope(6, ip.src, ip.dst, network.depth, time_ns)
         return self._payload(envelope, ip.nxt, span.first(length).after(40))
 
-    def _payload(self, envelope: _Envelope, protocol: int, span: Span) -> Segment | Reason:
+    def _payload(self, envelope: _Envelope, protocol: int, span: Span) -> PacketSegment | Reason:
         """Follow an IP protocol number, through extension headers if there are any."""
         for _ in range(assigned_numbers.MAX_EXTENSION_HEADERS):
             if protocol == assigned_numbers.PROTOCOL_AH:
@@ -167,7 +167,7 @@ class ReferenceDecoder:
 
     def _fragment(
         self, envelope: _Envelope, key: tuple[object, ...], protocol: int, start: int, *, more: bool, span: Span
-    ) -> Segment | Reason:
+    ) -> PacketSegment | Reason:
         """Put a fragment with its siblings; go on with the datagram once it is whole."""
         if protocol == assigned_numbers.PROTOCOL_ESP:
             return Reason.ENCRYPTED
@@ -183,8 +183,8 @@ class ReferenceDecoder:
         if inner.depth > assigned_numbers.MAX_DEPTH:
             return Reason.TOO_DEEP
         found = self._payload(inner, outcome.protocol, whole)
-        if isinstance(found, Segment) and found.datagram is None:
-            return Segment(
+        if isinstance(found, PacketSegment) and found.datagram is None:
+            return PacketSegment(
                 found.key,
                 found.seq,
                 found.ack,
@@ -196,7 +196,7 @@ class ReferenceDecoder:
             )
         return found
 
-    def _transport(self, envelope: _Envelope, protocol: int, span: Span) -> Segment | Reason:
+    def _transport(self, envelope: _Envelope, protocol: int, span: Span) -> PacketSegment | Reason:
         """Decode TCP, or whatever may have another IP packet inside."""
         if protocol == assigned_numbers.PROTOCOL_TCP:
             return self._tcp(envelope, span)
@@ -211,7 +211,7 @@ class ReferenceDecoder:
             return self._network(_gre(span, depth), envelope.time_ns)
         return Reason.ENCRYPTED if protocol == assigned_numbers.PROTOCOL_ESP else Reason.NOT_TCP
 
-    def _tcp(self, envelope: _Envelope, span: Span) -> Segment | Reason:
+    def _tcp(self, envelope: _Envelope, span: Span) -> PacketSegment | Reason:
         if span.length < 20:
             return Reason.BAD_HEADER
         if not has_header(TCP, span):
@@ -224,7 +224,9 @@ class ReferenceDecoder:
         if self._verify_tcp and span.captured == span.length and tcp_segment_is_bad(key, span.peek(span.captured)):
             self.counts.note(Note.BAD_TCP_CHECKSUM)
         payload = span.after(min(size, span.captured))
-        return Segment(key, tcp.seq, tcp.ack, tcp.flags & 0xFF, payload.start, payload.captured, span.length - size)
+        return PacketSegment(
+            key, tcp.seq, tcp.ack, tcp.flags & 0xFF, payload.start, payload.captured, span.length - size
+        )
 
 
 def _udp(span: Span, depth: int) -> Network | Reason:

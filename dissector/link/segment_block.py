@@ -56,7 +56,7 @@ class SegmentBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class PacketSegment:
     """One TCP segment, found in one packet or in a reassembled datagram."""
 
     key: bytes
@@ -87,7 +87,7 @@ class SegmentColumns:
 
 
 def columns_of(
-    block: PacketBlock, buffer: NDArray[np.uint8], found: Sequence[tuple[int, Segment]]
+    block: PacketBlock, buffer: NDArray[np.uint8], found: Sequence[tuple[int, PacketSegment]]
 ) -> tuple[NDArray[np.uint8], SegmentColumns]:
     """Turn single finds, each with its packet's index, into columns; return the buffer, longer if it has to be."""
     flows: dict[bytes, int] = {}

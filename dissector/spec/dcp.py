@@ -12,7 +12,6 @@ from dissector.spec.model import (
     Field,
     FlowSize,
     KeyRole,
-    Kind,
     Layout,
     Message,
     Party,
@@ -22,6 +21,7 @@ from dissector.spec.model import (
     Reply,
     Role,
     Shape,
+    UInt,
 )
 from dissector.spec.refusals import ANOTHER_ROLE
 
@@ -30,7 +30,7 @@ _SUCCESS = enums.SUCCESS
 _EMPTY = ((_SUCCESS, Shape(datatypes=(0,))),)
 
 STREAM_REQUEST_48 = (
-    Field("stream_flags", Kind.U32, "kind of the stream", enums.STREAM_FLAGS),
+    Field("stream_flags", UInt.U32, "kind of the stream", enums.STREAM_FLAGS),
     fields.RESERVED,
     fields.START_SEQNO,
     fields.END_SEQNO,
@@ -66,7 +66,10 @@ _CONNECTION_MESSAGES: tuple[Message, ...] = (
             layouts=(
                 Layout(
                     "open",
-                    extras=(fields.RESERVED, Field("open_flags", Kind.U32, "role and features", enums.OPEN_FLAGS)),
+                    extras=(
+                        fields.RESERVED,
+                        Field("open_flags", UInt.U32, "role and features", enums.OPEN_FLAGS),
+                    ),
                 ),
             ),
             key=_MUST,
@@ -103,7 +106,7 @@ _CONNECTION_MESSAGES: tuple[Message, ...] = (
                     extras=(
                         Field(
                             "stream_flags",
-                            Kind.U32,
+                            UInt.U32,
                             "kind of the stream: the consumer's stream request repeats it",
                             enums.STREAM_FLAGS,
                         ),
@@ -119,7 +122,7 @@ _CONNECTION_MESSAGES: tuple[Message, ...] = (
                     layouts=(
                         Layout(
                             "add stream response",
-                            extras=(Field("stream_opaque", Kind.U32, "opaque of the stream", role=Role.OPAQUE),),
+                            extras=(Field("stream_opaque", UInt.U32, "opaque of the stream", role=Role.OPAQUE),),
                         ),
                     )
                 ),
@@ -231,7 +234,7 @@ _CONNECTION_MESSAGES: tuple[Message, ...] = (
         "kv_engine",
         request=Shape(
             layouts=(
-                Layout("state", extras=(Field("vbucket_state", Kind.U8, "the state to take", enums.VBUCKET_STATES),)),
+                Layout("state", extras=(Field("vbucket_state", UInt.U8, "the state to take", enums.VBUCKET_STATES),)),
             ),
             datatypes=(0,),
         ),

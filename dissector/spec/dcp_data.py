@@ -9,7 +9,6 @@ from dissector.spec.model import (
     Field,
     FlowSize,
     KeyRole,
-    Kind,
     Layout,
     Message,
     Party,
@@ -18,12 +17,13 @@ from dissector.spec.model import (
     Release,
     Reply,
     Shape,
+    UInt,
 )
 from dissector.spec.refusals import DOCUMENT, STREAM_MESSAGE, UNKNOWN_TO_CONSUMER
 
 _MUST, _MAY = Presence.MUST, Presence.MAY
 _EMPTY = ((enums.SUCCESS, Shape(datatypes=(0,))),)
-_MARKER_VERSION = Field("marker_version", Kind.U8, "form of the value")
+_MARKER_VERSION = Field("marker_version", UInt.U8, "form of the value")
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -38,7 +38,8 @@ MESSAGES: tuple[Message, ...] = (
         request=Shape(
             layouts=(
                 Layout(
-                    "stream end", extras=(Field("end_reason", Kind.U32, "why the stream ended", enums.END_REASONS),)
+                    "stream end",
+                    extras=(Field("end_reason", UInt.U32, "why the stream ended", enums.END_REASONS),),
                 ),
             ),
             datatypes=(0,),
@@ -255,8 +256,8 @@ MESSAGES: tuple[Message, ...] = (
                     "system event",
                     extras=(
                         fields.BY_SEQNO,
-                        Field("event", Kind.U32, "what happened", events.EVENT_NAMES),
-                        Field("event_version", Kind.U8, "form of the value"),
+                        Field("event", UInt.U32, "what happened", events.EVENT_NAMES),
+                        Field("event_version", UInt.U8, "form of the value"),
                     ),
                 ),
             ),
@@ -305,7 +306,8 @@ MESSAGES: tuple[Message, ...] = (
         request=Shape(
             layouts=(
                 Layout(
-                    "bracket", extras=(Field("oso_flags", Kind.U32, "which end of the snapshot", enums.OSO_MARKERS),)
+                    "bracket",
+                    extras=(Field("oso_flags", UInt.U32, "which end of the snapshot", enums.OSO_MARKERS),),
                 ),
             ),
             datatypes=(0,),

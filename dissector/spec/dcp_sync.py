@@ -11,7 +11,6 @@ from dissector.spec.model import (
     Field,
     FlowSize,
     KeyRole,
-    Kind,
     Layout,
     Message,
     Party,
@@ -20,6 +19,7 @@ from dissector.spec.model import (
     Release,
     Reply,
     Shape,
+    UInt,
 )
 from dissector.spec.refusals import DOCUMENT, STREAM_MESSAGE
 
@@ -52,8 +52,8 @@ MESSAGES: tuple[Message, ...] = (
                     extras=(
                         *fields.MUTATION_28,
                         fields.NRU,
-                        Field("deleted", Kind.U8, "1: the prepared change is a deletion", enums.BOOLEAN),
-                        Field("durability_level", Kind.U8, "what the write waits for", enums.DURABILITY_LEVELS),
+                        Field("deleted", UInt.U8, "1: the prepared change is a deletion", enums.BOOLEAN),
+                        Field("durability_level", UInt.U8, "what the write waits for", enums.DURABILITY_LEVELS),
                     ),
                 ),
             ),

@@ -14,17 +14,17 @@ from dissector.spec.model import (
     Enumeration,
     Field,
     KeyRole,
-    Kind,
     Layout,
     Message,
     Party,
     Presence,
     Reply,
     Shape,
+    UInt,
 )
 
 _MUST, _MAY = Presence.MUST, Presence.MAY
-_PADDING = Field("padding", Kind.U64, "counted by the header, named by nobody (E-12)", reserved=True)
+_PADDING = Field("padding", UInt.U64, "counted by the header, named by nobody (E-12)", reserved=True)
 #: How many bytes too many the drawn extras lengths count.
 OVERSTATED = _PADDING.size
 

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from dissector.spec import enums
-from dissector.spec.model import Field, Kind, Role
+from dissector.spec.model import Field, Role, UInt
 
 
 def seqno(name: str, doc: str) -> Field:
     """Declare a 64-bit sequence number."""
-    return Field(name, Kind.U64, doc, role=Role.SEQNO)
+    return Field(name, UInt.U64, doc, role=Role.SEQNO)
 
 
 def uuid(name: str, doc: str) -> Field:
     """Declare a 64-bit identifier, which has no order."""
-    return Field(name, Kind.U64, doc, role=Role.IDENTIFIER)
+    return Field(name, UInt.U64, doc, role=Role.IDENTIFIER)
 
 
 BY_SEQNO = seqno("by_seqno", "position of the change in its vbucket's history; never 0")
 REV_SEQNO = seqno("rev_seqno", "how often the document has changed")
 ITEM_FLAGS = Field(
-    "item_flags", Kind.U32, "the application's flags, stored as they came", role=Role.IDENTIFIER, raw=True
+    "item_flags", UInt.U32, "the application's flags, stored as they came", role=Role.IDENTIFIER, raw=True
 )
-EXPIRATION = Field("expiration", Kind.U32, "when the document expires; 0: never", role=Role.SECONDS)
-LOCK_TIME = Field("lock_time", Kind.U32, "how long the document is locked", role=Role.SECONDS)
-NMETA = Field("nmeta", Kind.U16, "size of the extended metadata behind the value; 0 since 5.0")
-NRU = Field("nru", Kind.U8, "how recently the document was used: not recently used, in its coarse or finer form")
-COLLECTION_LENGTH = Field("collection_length", Kind.U8, "bytes of the key that name the collection (prototype)")
-DELETE_TIME = Field("delete_time", Kind.U32, "when the document was deleted", role=Role.SECONDS)
-UNUSED_BYTE = Field("unused", Kind.U8, "unused; in the collections prototype the collection length")
+EXPIRATION = Field("expiration", UInt.U32, "when the document expires; 0: never", role=Role.SECONDS)
+LOCK_TIME = Field("lock_time", UInt.U32, "how long the document is locked", role=Role.SECONDS)
+NMETA = Field("nmeta", UInt.U16, "size of the extended metadata behind the value; 0 since 5.0")
+NRU = Field("nru", UInt.U8, "how recently the document was used: not recently used, in its coarse or finer form")
+COLLECTION_LENGTH = Field("collection_length", UInt.U8, "bytes of the key that name the collection (prototype)")
+DELETE_TIME = Field("delete_time", UInt.U32, "when the document was deleted", role=Role.SECONDS)
+UNUSED_BYTE = Field("unused", UInt.U8, "unused; in the collections prototype the collection length")
 
 START_SEQNO = seqno("start_seqno", "last seqno that the consumer has; 0: everything")
 END_SEQNO = seqno("end_seqno", "seqno to stream up to; all ones: no end")
@@ -35,7 +35,7 @@ VBUCKET_UUID = uuid("vbucket_uuid", "the history branch that the consumer knows;
 SNAP_START_SEQNO = seqno("snap_start_seqno", "start of the snapshot that the consumer was in")
 SNAP_END_SEQNO = seqno("snap_end_seqno", "end of the snapshot that the consumer was in")
 HIGH_SEQNO = seqno("high_seqno", "high seqno when the uuid was made")
-RESERVED = Field("reserved", Kind.U32, "zero", reserved=True)
+RESERVED = Field("reserved", UInt.U32, "zero", reserved=True)
 
 #: 28 bytes, the mutation of the draft and of upr before 2013-12-11.
 MUTATION_28 = (BY_SEQNO, REV_SEQNO, ITEM_FLAGS, EXPIRATION, LOCK_TIME)
@@ -50,14 +50,14 @@ DELETION_21 = (BY_SEQNO, REV_SEQNO, DELETE_TIME, UNUSED_BYTE)
 EXPIRATION_20 = (BY_SEQNO, REV_SEQNO, DELETE_TIME)
 
 ROLLBACK_SEQNO = seqno("rollback_seqno", "seqno that the consumer has to go back to")
-BUFFER_BYTES = Field("buffer_bytes", Kind.U32, "bytes that the consumer has freed")
+BUFFER_BYTES = Field("buffer_bytes", UInt.U32, "bytes that the consumer has freed")
 
 MARKER_START = seqno("snap_start_seqno", "first seqno that the snapshot may hold")
 MARKER_END = seqno("snap_end_seqno", "last seqno of the snapshot")
 MARKER_RANGE = (
     MARKER_START,
     MARKER_END,
-    Field("snapshot_type", Kind.U32, "kind of the snapshot", enums.MARKER_FLAGS),
+    Field("snapshot_type", UInt.U32, "kind of the snapshot", enums.MARKER_FLAGS),
 )
 MARKER_V2 = (
     *MARKER_RANGE,
@@ -66,7 +66,7 @@ MARKER_V2 = (
         "high_completed_seqno", "highest prepare that is committed or aborted; means something on disk snapshots only"
     ),
 )
-MARKER_V2_1 = (*MARKER_V2, Field("snapshot_timestamp", Kind.U64, "nanoseconds since the epoch"))
+MARKER_V2_1 = (*MARKER_V2, Field("snapshot_timestamp", UInt.U64, "nanoseconds since the epoch"))
 MARKER_V2_2 = (
     *MARKER_V2,
     seqno("purge_seqno", "tombstones up to here may be gone"),
@@ -79,26 +79,26 @@ FAILOVER_ENTRY = (
     seqno("seqno", "where the branch begins"),
 )
 VBUCKET_SEQNO_ENTRY = (
-    Field("vbucket", Kind.U16, "vbucket id"),
+    Field("vbucket", UInt.U16, "vbucket id"),
     seqno("seqno", "its high seqno"),
 )
 FEATURE_ENTRY = (
-    Field("feature", Kind.U16, "number of a feature that the client wants, or the server grants", enums.FEATURES),
+    Field("feature", UInt.U16, "number of a feature that the client wants, or the server grants", enums.FEATURES),
 )
 CACHE_RECORD = (
     uuid("cas", "CAS of the document"),
     BY_SEQNO,
     REV_SEQNO,
-    Field("value_length", Kind.U32, "bytes of value in this record"),
+    Field("value_length", UInt.U32, "bytes of value in this record"),
     ITEM_FLAGS,
     EXPIRATION,
-    Field("key_length", Kind.U16, "bytes of key in this record, 2 to 251"),
-    Field("datatype", Kind.U8, "datatype of the value", enums.DATATYPES),
-    Field("cache_hint", Kind.U8, "how recently the document was used"),
+    Field("key_length", UInt.U16, "bytes of key in this record, 2 to 251"),
+    Field("datatype", UInt.U8, "datatype of the value", enums.DATATYPES),
+    Field("cache_hint", UInt.U8, "how recently the document was used"),
 )
 METADATA_ENTRY = (
-    Field("metadata_id", Kind.U8, "what the entry holds", enums.METADATA_IDS),
-    Field("metadata_length", Kind.U16, "bytes that follow"),
+    Field("metadata_id", UInt.U8, "what the entry holds", enums.METADATA_IDS),
+    Field("metadata_length", UInt.U16, "bytes that follow"),
 )
 METADATA_VERSION = 1
 
@@ -107,12 +107,12 @@ CACHE_KEY_MIN = 2
 
 STATE_FILTER = Field(
     "state_filter",
-    Kind.U32,
+    UInt.U32,
     "only vbuckets in this state are listed; without the field, every one that is not dead",
     enums.SEQNO_STATE_FILTERS,
 )
 
 MANIFEST_UID = uuid("manifest_uid", "the collections manifest after the change")
-SCOPE_ID = Field("scope_id", Kind.U32, "id of the scope", role=Role.IDENTIFIER)
-COLLECTION_ID = Field("collection_id", Kind.U32, "id of the collection", role=Role.IDENTIFIER)
-MAX_TTL = Field("max_ttl", Kind.U32, "the collection's longest time to live", role=Role.SECONDS)
+SCOPE_ID = Field("scope_id", UInt.U32, "id of the scope", role=Role.IDENTIFIER)
+COLLECTION_ID = Field("collection_id", UInt.U32, "id of the collection", role=Role.IDENTIFIER)
+MAX_TTL = Field("max_ttl", UInt.U32, "the collection's longest time to live", role=Role.SECONDS)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dissector.spec.model import UNRELEASED, Dialect, Release
 
 
-class Form(NamedTuple):
+class Fingerprint(NamedTuple):
     """A request of one extras length (and version byte), and what it proves."""
 
     opcode: int
@@ -20,28 +20,28 @@ class Form(NamedTuple):
 
 #: The first form with a dialect decides; later ones that disagree are contradictions. The 31-byte mutation decides
 #: nothing: it was sent from 2014-01-21 on, before the marker had a range and after.
-FORMS: tuple[Form, ...] = (
-    Form(0x53, 40, Dialect.UPR),
-    Form(0x56, 0, Dialect.UPR),
-    Form(0x57, 28, Dialect.UPR),
-    Form(0x57, 30, Dialect.UPR),
-    Form(0x53, 48, Dialect.DCP, since=Release(3)),
-    Form(0x56, 20, Dialect.DCP, since=Release(3)),
-    Form(0x56, 1, Dialect.DCP, 0, Release(6, 5)),
-    Form(0x56, 1, Dialect.DCP, 1, Release(7), Release(7, 6)),
-    Form(0x56, 1, Dialect.DCP, 2, Release(8)),
-    Form(0x57, 32, Dialect.DCP, since=Release(5), until=Release(6)),
-    Form(0x58, 19, Dialect.DCP, since=Release(5), until=Release(6)),
-    Form(0x58, 21, Dialect.DCP, since=Release(5, 5)),
-    Form(0x59, 20, Dialect.DCP, since=Release(6, 5)),
-    Form(0x60, 31, Dialect.DCP, since=Release(6, 5)),
-    Form(0x61, 8, Dialect.DCP, since=Release(6, 5)),
-    Form(0x62, 16, Dialect.DCP, since=Release(6, 5)),
-    Form(0x63, 16, Dialect.DCP, since=Release(6, 5)),
-    Form(0x64, 8, Dialect.DCP, since=Release(7)),
-    Form(0x65, 4, Dialect.DCP, since=Release(7)),
-    Form(0x66, 0, Dialect.DCP, since=UNRELEASED),
-    Form(0x67, 0, Dialect.DCP, since=UNRELEASED),
+FORMS: tuple[Fingerprint, ...] = (
+    Fingerprint(0x53, 40, Dialect.UPR),
+    Fingerprint(0x56, 0, Dialect.UPR),
+    Fingerprint(0x57, 28, Dialect.UPR),
+    Fingerprint(0x57, 30, Dialect.UPR),
+    Fingerprint(0x53, 48, Dialect.DCP, since=Release(3)),
+    Fingerprint(0x56, 20, Dialect.DCP, since=Release(3)),
+    Fingerprint(0x56, 1, Dialect.DCP, 0, Release(6, 5)),
+    Fingerprint(0x56, 1, Dialect.DCP, 1, Release(7), Release(7, 6)),
+    Fingerprint(0x56, 1, Dialect.DCP, 2, Release(8)),
+    Fingerprint(0x57, 32, Dialect.DCP, since=Release(5), until=Release(6)),
+    Fingerprint(0x58, 19, Dialect.DCP, since=Release(5), until=Release(6)),
+    Fingerprint(0x58, 21, Dialect.DCP, since=Release(5, 5)),
+    Fingerprint(0x59, 20, Dialect.DCP, since=Release(6, 5)),
+    Fingerprint(0x60, 31, Dialect.DCP, since=Release(6, 5)),
+    Fingerprint(0x61, 8, Dialect.DCP, since=Release(6, 5)),
+    Fingerprint(0x62, 16, Dialect.DCP, since=Release(6, 5)),
+    Fingerprint(0x63, 16, Dialect.DCP, since=Release(6, 5)),
+    Fingerprint(0x64, 8, Dialect.DCP, since=Release(7)),
+    Fingerprint(0x65, 4, Dialect.DCP, since=Release(7)),
+    Fingerprint(0x66, 0, Dialect.DCP, since=UNRELEASED),
+    Fingerprint(0x67, 0, Dialect.DCP, since=UNRELEASED),
 )
 
 #: One well-formed request of these opcodes makes a connection UPR; of any other a second frame is needed.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dissector.spec import enums
-from dissector.spec.model import Direction, Field, Kind, Role, SpecError
+from dissector.spec.model import Field, MessageType, Role, SpecError, UInt
 
 HEADER_SIZE = 24
 
@@ -43,33 +43,33 @@ class HeaderForm:
         return next(offset for offset, field in self.places if field.name == name)
 
 
-_MAGIC = (0, Field("magic", Kind.U8, "kind of the frame"))
-_OPCODE = (1, Field("opcode", Kind.U8, "which command; a response repeats that of its request"))
-_KEY_LENGTH = (2, Field("key_length", Kind.U16, "bytes of key"))
+_MAGIC = (0, Field("magic", UInt.U8, "kind of the frame"))
+_OPCODE = (1, Field("opcode", UInt.U8, "which command; a response repeats that of its request"))
+_KEY_LENGTH = (2, Field("key_length", UInt.U16, "bytes of key"))
 _FRAMING = (
-    (2, Field("framing_length", Kind.U8, "bytes of framing extras")),
-    (3, Field("key_length", Kind.U8, "bytes of key: in one byte here")),
+    (2, Field("framing_length", UInt.U8, "bytes of framing extras")),
+    (3, Field("key_length", UInt.U8, "bytes of key: in one byte here")),
 )
-_EXTRAS_LENGTH = (4, Field("extras_length", Kind.U8, "bytes of extras"))
-_DATATYPE = (5, Field("datatype", Kind.U8, "how the value is encoded", enums.DATATYPES))
-_VBUCKET = (6, Field("vbucket", Kind.U16, "vbucket id; 0 where a command has none"))
-_STATUS = (6, Field("status", Kind.U16, "outcome of the command", enums.STATUSES))
-_BODY_LENGTH = (8, Field("body_length", Kind.U32, "bytes that follow the header, everything included"))
+_EXTRAS_LENGTH = (4, Field("extras_length", UInt.U8, "bytes of extras"))
+_DATATYPE = (5, Field("datatype", UInt.U8, "how the value is encoded", enums.DATATYPES))
+_VBUCKET = (6, Field("vbucket", UInt.U16, "vbucket id; 0 where a command has none"))
+_STATUS = (6, Field("status", UInt.U16, "outcome of the command", enums.STATUSES))
+_BODY_LENGTH = (8, Field("body_length", UInt.U32, "bytes that follow the header, everything included"))
 _OPAQUE = (
     12,
     Field(
         "opaque",
-        Kind.U32,
+        UInt.U32,
         "chosen by the requester, repeated by the answer; in a stream, that of its stream request. Compare it as four "
         "bytes: a server's counter is little-endian on most machines",
         role=Role.OPAQUE,
         raw=True,
     ),
 )
-_CAS = (16, Field("cas", Kind.U64, "version of the document, or 0", role=Role.IDENTIFIER))
+_CAS = (16, Field("cas", UInt.U64, "version of the document, or 0", role=Role.IDENTIFIER))
 
 
-def _magics(direction: Direction, *, flexible: bool) -> tuple[int, ...]:
+def _magics(direction: MessageType, *, flexible: bool) -> tuple[int, ...]:
     return tuple(magic.value for magic in enums.MAGICS if magic.flexible is flexible and magic.direction is direction)
 
 
@@ -78,14 +78,14 @@ HEADERS: tuple[HeaderForm, ...] = (
         "request header",
         "Behind it come extras, key and value. What the body length counts and extras and key do not take is the "
         "value.",
-        _magics(Direction.REQUEST, flexible=False),
+        _magics(MessageType.REQUEST, flexible=False),
         (_MAGIC, _OPCODE, _KEY_LENGTH, _EXTRAS_LENGTH, _DATATYPE, _VBUCKET, _BODY_LENGTH, _OPAQUE, _CAS),
         aliases=("plain header",),
     ),
     HeaderForm(
         "response header",
         "As that of a request, with a status where the vbucket is there.",
-        _magics(Direction.RESPONSE, flexible=False),
+        _magics(MessageType.RESPONSE, flexible=False),
         (_MAGIC, _OPCODE, _KEY_LENGTH, _EXTRAS_LENGTH, _DATATYPE, _STATUS, _BODY_LENGTH, _OPAQUE, _CAS),
         aliases=("plain header",),
     ),
@@ -93,14 +93,14 @@ HEADERS: tuple[HeaderForm, ...] = (
         "flexible request header",
         "The key length gives one byte to the length of the framing extras, a list of frame infos between header and "
         "extras. The body length counts them.",
-        _magics(Direction.REQUEST, flexible=True),
+        _magics(MessageType.REQUEST, flexible=True),
         (_MAGIC, _OPCODE, *_FRAMING, _EXTRAS_LENGTH, _DATATYPE, _VBUCKET, _BODY_LENGTH, _OPAQUE, _CAS),
         aliases=("flexible header",),
     ),
     HeaderForm(
         "flexible response header",
         "As that of a flexible request, with a status where the vbucket is there.",
-        _magics(Direction.RESPONSE, flexible=True),
+        _magics(MessageType.RESPONSE, flexible=True),
         (_MAGIC, _OPCODE, *_FRAMING, _EXTRAS_LENGTH, _DATATYPE, _STATUS, _BODY_LENGTH, _OPAQUE, _CAS),
         aliases=("flexible header",),
     ),
@@ -114,10 +114,13 @@ HEADERS: tuple[HeaderForm, ...] = (
             _OPCODE,
             _KEY_LENGTH,
             _EXTRAS_LENGTH,
-            (5, Field("subtype", Kind.U8, "which request, answer or stream message")),
-            (6, Field("vbucket", Kind.U16, "vbucket id, in requests and responses")),
+            (5, Field("subtype", UInt.U8, "which request, answer or stream message")),
+            (6, Field("vbucket", UInt.U16, "vbucket id, in requests and responses")),
             _BODY_LENGTH,
-            (12, Field("request_id", Kind.U32, "every message of a stream repeats that of its request", raw=True)),
+            (
+                12,
+                Field("request_id", UInt.U32, "every message of a stream repeats that of its request", raw=True),
+            ),
             _CAS,
         ),
         draft=True,

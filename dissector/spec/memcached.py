@@ -12,13 +12,13 @@ from dissector.spec.model import (
     Dialect,
     Field,
     KeyRole,
-    Kind,
     Layout,
     Message,
     Party,
     Presence,
     Release,
     Shape,
+    UInt,
 )
 
 _MUST, _MAY = Presence.MUST, Presence.MAY
@@ -80,8 +80,8 @@ _COUNT = Shape(
         Layout(
             "arithmetic",
             extras=(
-                Field("delta", Kind.U64, "how much to add"),
-                Field("initial", Kind.U64, "where to start a new counter"),
+                Field("delta", UInt.U64, "how much to add"),
+                Field("initial", UInt.U64, "where to start a new counter"),
                 fields.EXPIRATION,
             ),
         ),
@@ -96,8 +96,8 @@ _SASL_MORE = ((enums.AUTH_CONTINUE, _SASL),)
 #: here looks into, so what is harmless in it cannot be told from what is not.
 _SECRET = Shape(layouts=(), key=_MAY, value=_MAY, body=Body.SECRET)
 _FEATURE_LIST = Shape(value=_MAY, body=Body.FEATURES)
-_STATE = Field("vbucket_state", Kind.U8, "the state to take", enums.VBUCKET_STATES)
-_STATE_WORD = Field("vbucket_state", Kind.U32, "the state to take", enums.VBUCKET_STATES)
+_STATE = Field("vbucket_state", UInt.U8, "the state to take", enums.VBUCKET_STATES)
+_STATE_WORD = Field("vbucket_state", UInt.U32, "the state to take", enums.VBUCKET_STATES)
 
 MESSAGES: tuple[Message, ...] = (
     _command(0x00, "get", "Reads a document.", _BY_KEY, _FOUND),

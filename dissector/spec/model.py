@@ -17,12 +17,11 @@ from dissector.spec.vocabulary import (
     Body,
     CasRule,
     Dialect,
-    Direction,
     Enumeration,
     Flags,
     JsonType,
     KeyRole,
-    Kind,
+    MessageType,
     Name,
     Party,
     Presence,
@@ -31,6 +30,7 @@ from dissector.spec.vocabulary import (
     Role,
     Severity,
     SpecError,
+    UInt,
     check_unique,
 )
 
@@ -42,7 +42,6 @@ __all__ = [
     "ControlKey",
     "DefectSpec",
     "Dialect",
-    "Direction",
     "Enumeration",
     "Erratum",
     "Field",
@@ -52,10 +51,10 @@ __all__ = [
     "JsonKey",
     "JsonType",
     "KeyRole",
-    "Kind",
     "Layout",
     "Magic",
     "Message",
+    "MessageType",
     "Name",
     "Party",
     "Presence",
@@ -67,6 +66,7 @@ __all__ = [
     "Shape",
     "SpecError",
     "SystemEvent",
+    "UInt",
     "size_of",
 ]
 
@@ -76,7 +76,7 @@ class Field:
     """A number at a fixed place in extras, value or record."""
 
     name: str
-    kind: Kind
+    kind: UInt
     doc: str
     names: Enumeration | Flags | None = None
     role: Role = Role.NUMBER
@@ -260,7 +260,7 @@ class Magic(NamedTuple):
 
     value: int
     name: str
-    direction: Direction
+    direction: MessageType
     flexible: bool  #: framing extras follow the header, and the key length has one byte
     server_push: bool
     doc: str
@@ -272,7 +272,7 @@ class FrameInfo(NamedTuple):
 
     id: int
     name: str
-    direction: Direction
+    direction: MessageType
     sizes: tuple[int, ...] | None  #: allowed sizes in bytes; None: any
     fields: tuple[Field, ...]
     doc: str

@@ -15,12 +15,12 @@ from dissector.spec.model import (
     ControlKey,
     DefectSpec,
     Dialect,
-    Direction,
     Erratum,
     FrameInfo,
     Layout,
     Magic,
     Message,
+    MessageType,
     Shape,
     SpecError,
     SystemEvent,
@@ -63,7 +63,7 @@ DEFECT_BY_ID: dict[str, DefectSpec] = {defect.id: defect for defect in DEFECTS}
 ERRATUM_BY_ID: dict[str, Erratum] = {erratum.id: erratum for erratum in ERRATA}
 CONTROL_BY_NAME: dict[str, ControlKey] = {key.name: key for key in CONTROL_KEYS}
 EVENT_BY_ID: dict[int, SystemEvent] = {event.id: event for event in SYSTEM_EVENTS}
-FRAME_INFO_BY_ID: dict[tuple[Direction, int], FrameInfo] = {
+FRAME_INFO_BY_ID: dict[tuple[MessageType, int], FrameInfo] = {
     (info.direction, info.id): info for info in enums.FRAME_INFOS
 }
 

@@ -15,7 +15,6 @@ from dissector.spec.model import (
     Field,
     FlowSize,
     KeyRole,
-    Kind,
     Layout,
     Message,
     Party,
@@ -24,6 +23,7 @@ from dissector.spec.model import (
     Reply,
     Role,
     Shape,
+    UInt,
 )
 from dissector.spec.refusals import ANOTHER_ROLE
 
@@ -31,12 +31,12 @@ _MUST, _MAY = Presence.MUST, Presence.MAY
 _SUCCESS = enums.SUCCESS
 _EMPTY = ((_SUCCESS, Shape()),)
 _WHOLE_FRAME = FlowSize(0, "the whole frame; what was held back until an ack is sent uncounted (May 2014)")
-_FLAGS = Field("stream_flags", Kind.U32, "kind of the stream", enums.UPR_STREAM_FLAGS)
-_SEQUENCE_NUMBER = Field("sequence_number", Kind.U32, "unused; reserved in the shipped protocol")
+_FLAGS = Field("stream_flags", UInt.U32, "kind of the stream", enums.UPR_STREAM_FLAGS)
+_SEQUENCE_NUMBER = Field("sequence_number", UInt.U32, "unused; reserved in the shipped protocol")
 _ANSWERED = "by the documents never; consumers of May 2014 answer with success"
 
 _STREAM_REQUEST_40 = (
-    Field("stream_flags", Kind.U32, "kind of the stream", enums.STREAM_FLAGS),
+    Field("stream_flags", UInt.U32, "kind of the stream", enums.STREAM_FLAGS),
     fields.RESERVED,
     fields.START_SEQNO,
     fields.END_SEQNO,
@@ -60,7 +60,7 @@ MESSAGES: tuple[Message, ...] = (
                     "open",
                     extras=(
                         _SEQUENCE_NUMBER,
-                        Field("open_flags", Kind.U32, "role of the receiver", enums.UPR_OPEN_FLAGS),
+                        Field("open_flags", UInt.U32, "role of the receiver", enums.UPR_OPEN_FLAGS),
                     ),
                 ),
                 Layout(
@@ -91,7 +91,7 @@ MESSAGES: tuple[Message, ...] = (
                     layouts=(
                         Layout(
                             "add stream response",
-                            extras=(Field("stream_opaque", Kind.U32, "opaque of the stream", role=Role.OPAQUE),),
+                            extras=(Field("stream_opaque", UInt.U32, "opaque of the stream", role=Role.OPAQUE),),
                         ),
                     )
                 ),
@@ -168,7 +168,8 @@ MESSAGES: tuple[Message, ...] = (
         request=Shape(
             layouts=(
                 Layout(
-                    "stream end", extras=(Field("end_reason", Kind.U32, "why the stream ended", enums.UPR_END_REASONS),)
+                    "stream end",
+                    extras=(Field("end_reason", UInt.U32, "why the stream ended", enums.UPR_END_REASONS),),
                 ),
             ),
         ),
@@ -296,7 +297,8 @@ MESSAGES: tuple[Message, ...] = (
         request=Shape(
             layouts=(
                 Layout(
-                    "state", extras=(Field("vbucket_state", Kind.U8, "the state to take", enums.UPR_VBUCKET_STATES),)
+                    "state",
+                    extras=(Field("vbucket_state", UInt.U8, "the state to take", enums.UPR_VBUCKET_STATES),),
                 ),
             ),
         ),

@@ -131,7 +131,7 @@ class Role(StrEnum):
     OPAQUE = "opaque"
 
 
-class Direction(Enum):
+class MessageType(Enum):
     """What a magic byte says about a frame."""
 
     REQUEST = "request"
@@ -146,7 +146,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-class Kind(IntEnum):
+class UInt(IntEnum):
     """An unsigned big-endian integer; the value is its size in bytes."""
 
     U8 = 1

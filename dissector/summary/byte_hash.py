@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissector.capture import Input
-    from dissector.options import Options
+    from dissector.options import ReadOptions
     from dissector.tcp.frame_table import FrameTable
-    from dissector.tcp.reassembly import Piece
+    from dissector.tcp.reassembly import Chunk
 
 #: Gaps of one direction that are listed; all of them are counted.
 MAX_GAPS = 10_000
@@ -41,7 +41,7 @@ class Digest:
     gaps: list[Gap] = field(default_factory=list)
     gaps_left_out: int = 0
 
-    def take(self, event: Piece | Gap) -> None:
+    def take(self, event: Chunk | Gap) -> None:
         """Take the next bytes, or a gap."""
         if not isinstance(event, Gap):
             self.sha256.update(event.data)
@@ -61,7 +61,7 @@ class HashingConnections(Connections):
 
     digests: dict[int, Digests] = field(default_factory=dict)  #: by index of the connection
 
-    def deliver(self, connection: Connection, side: int, events: list[Piece | Gap]) -> None:
+    def deliver(self, connection: Connection, side: int, events: list[Chunk | Gap]) -> None:
         """Hash ordered bytes on their way to the framer."""
         digests = self.digests.get(connection.index)
         if digests is None:
@@ -75,7 +75,7 @@ class HashingReader(FrameReader):
     """Captures to record batches of frames, all through the sequential engine."""
 
     def __init__(
-        self, inputs: Sequence[Input], options: Options | None = None, *, ended: Callable[[Connection], None]
+        self, inputs: Sequence[Input], options: ReadOptions | None = None, *, ended: Callable[[Connection], None]
     ) -> None:
         """Prepare to read; when ``ended`` is told of a connection, :attr:`digests` has it."""
         self.digests: dict[Connection, Digests] = {}  #: of connections that are over; whoever wants one takes it out

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from dissector.frames.batch import DRAFT, NOTHING, PLAIN, PROTO, View, distinct
+from dissector.frames.batch import DRAFT, NOTHING, PLAIN, PROTO, FrameBatch, distinct
 from dissector.frames.writers import text_of
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect, Party
-from dissector.summary.era import KNOWN_SIZES, Era, Form
+from dissector.summary.era import KNOWN_SIZES, Era, RequestForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ _SENDERS[PLAIN][_ADD_STREAM] = 1  # it goes to a consumer: this leg's producer s
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class ConnectionSummary:
     """A connection as its frames so far show it."""
 
     id: str
@@ -76,12 +76,12 @@ class Member:
         return self.selections[-1][1] if self.selections else None
 
 
-class Roster:
+class ConnectionSummaries:
     """All connections with frames, from their first frame to their end."""
 
-    def __init__(self, ended: Callable[[Connection, Member | None], None]) -> None:
+    def __init__(self, ended: Callable[[Connection, ConnectionSummary | None], None]) -> None:
         self._ended = ended
-        self._live: dict[str, Member] = {}
+        self._live: dict[str, ConnectionSummary] = {}
         self._waiting: dict[str, Connection] = {}  #: over, but not all of their rows have come
         self._count = 0
 
@@ -99,7 +99,7 @@ class Roster:
         else:
             self._waiting[connection.id] = connection
 
-    def fold(self, view: View, *, names_only: bool = False) -> list[Member]:
+    def fold(self, view: FrameBatch, *, names_only: bool = False) -> list[ConnectionSummary]:
         """Take a batch; return its connections, in the order of the view's codes."""
         members = [self._member(name) for name in view.ids]
         for member, count in zip(members, np.bincount(view.code, minlength=len(members)).tolist(), strict=True):
@@ -122,14 +122,14 @@ class Roster:
     def _finish(self, connection: Connection) -> None:
         self._ended(connection, self._live.pop(connection.id, None))
 
-    def _member(self, name: str) -> Member:
+    def _member(self, name: str) -> ConnectionSummary:
         member = self._live.get(name)
         if member is None:
             self._count += 1
-            member = self._live[name] = Member(name, self._count)
+            member = self._live[name] = ConnectionSummary(name, self._count)
         return member
 
-    def _set_up(self, view: View, members: list[Member]) -> None:
+    def _set_up(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
         """Read opens, HELLOs and bucket selections."""
         opcode = view.opcode
         wanted = (opcode == _HELLO) | (opcode == _SELECT_BUCKET) | (opcode == _OPEN)
@@ -150,7 +150,7 @@ class Roster:
                 if row["opcode"] == _OPEN and row["open_flags"] is not None:
                     _open(member, row)
 
-    def _forms(self, view: View, members: list[Member]) -> None:
+    def _forms(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
         """Look at every form of request once."""
         extras = view.numbers("extras_length")
         parts = view.numbers("framing_length") + extras + view.numbers("key_length")
@@ -180,13 +180,13 @@ class Roster:
                 version = (form & ((1 << _MARKER_BITS) - 1)) - 1
                 size = form >> _MARKER_BITS & 0xFF
                 opcode = form >> _MARKER_BITS + _EXTRAS_BITS & 0xFF
-                member.era.add(Form(opcode, size, None if version < 0 else version, bool(form >> below - 2 & 1)))
+                member.era.add(RequestForm(opcode, size, None if version < 0 else version, bool(form >> below - 2 & 1)))
                 sender = int(_SENDERS[PLAIN][opcode])
                 if member.seen is None and sender != NOTHING:
                     direction = form >> below - 1
                     member.seen = direction if sender else 1 - direction
 
-    def _senders(self, view: View, members: list[Member]) -> None:
+    def _senders(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
         """Learn roles from the dialects that have numbers of their own; in the draft all but requests are pushes."""
         draft = view.numbering == DRAFT
         if (view.numbering == PLAIN).all():
@@ -200,7 +200,7 @@ class Roster:
             if member.seen is None:
                 member.seen = direction if sender[row] else 1 - direction
 
-    def _defects(self, view: View, members: list[Member]) -> None:
+    def _defects(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
         column = view.batch.column("defects")
         found = pc.list_flatten(column)
         if not len(found):
@@ -215,7 +215,7 @@ class Roster:
             members[number // len(names)].defect_ids.add(names[number % len(names)])
 
 
-def forget(connection: Connection, member: Member | None) -> None:
+def forget(connection: Connection, member: ConnectionSummary | None) -> None:
     """Let go of what was remembered of a connection that is over."""
     del connection
     if member is not None:
@@ -226,7 +226,7 @@ def _frames(connection: Connection) -> int:
     return sum(framer.frames for framer in connection.framers)
 
 
-def _select(member: Member, row: dict[str, Any], key: str | None) -> None:
+def _select(member: ConnectionSummary, row: dict[str, Any], key: str | None) -> None:
     if not row["response"]:
         if key is not None:
             member.selections = [*member.selections[1 - _MAX_SELECTIONS :], (row["opaque"], key)]
@@ -237,7 +237,7 @@ def _select(member: Member, row: dict[str, Any], key: str | None) -> None:
                 break
 
 
-def _open(member: Member, row: dict[str, Any]) -> None:
+def _open(member: ConnectionSummary, row: dict[str, Any]) -> None:
     """Learn from an open: its flag names the role of the *receiver*; a notifier is a producer that tells less."""
     if row["extras_length"] != registry.OPEN_EXTRAS:
         return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FIRST_RELEASE = "before 3.0"
 
 
-class Form(NamedTuple):
+class RequestForm(NamedTuple):
     """What a request looks like, as far as it can give an era away."""
 
     opcode: int
@@ -52,7 +52,7 @@ class Era:
     contradictions: list[str] = field(default_factory=list)
     _dialect: Dialect | None = None
 
-    def add(self, form: Form) -> None:
+    def add(self, form: RequestForm) -> None:
         """Take a form of a request that was not seen before."""
         for known in fingerprints.FORMS:
             if (known.opcode, known.extras) == form[:2] and known.version in (None, form.marker_version):
@@ -67,7 +67,7 @@ class Era:
         if until is not None and (self.until is None or until < self.until):
             self.until = until
 
-    def _decide(self, form: fingerprints.Form) -> None:
+    def _decide(self, form: fingerprints.Fingerprint) -> None:
         if self._dialect is None:
             self._dialect = form.dialect
         elif form.dialect is not self._dialect:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dissector.summary.byte_hash import Digests
-    from dissector.summary.connections import Member
+    from dissector.summary.connections import ConnectionSummary
     from dissector.summary.streams import Streams
     from dissector.tcp.connections import Connection
 
@@ -38,7 +38,7 @@ class ConnectionRows:
         self.digests: dict[Connection, Digests] | None = None  #: where to find hashes, if they are wanted
         self._open: dict[bytes, Row] = {}  #: connections that did not end, by their key
 
-    def add(self, connection: Connection, member: Member | None) -> None:
+    def add(self, connection: Connection, member: ConnectionSummary | None) -> None:
         """Take a connection that is over."""
         digests = self.digests.pop(connection) if self.digests is not None else None
         key = min(connection.key, reverse_key(connection.key))
@@ -65,7 +65,7 @@ class ConnectionRows:
         return sorted(self.rows, key=lambda row: ("number" not in row, row.get("number", 0), row["start_ns"]))
 
 
-def connection_row(connection: Connection, member: Member | None) -> Row:
+def connection_row(connection: Connection, member: ConnectionSummary | None) -> Row:
     """Lay a connection out as a row; without frames there is no member."""
     flow = connection.flow(0)
     detector = connection.detector

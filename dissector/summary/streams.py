@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dissector.frames.batch import DRAFT, NOTHING, View, distinct
+from dissector.frames.batch import DRAFT, NOTHING, FrameBatch, distinct
 from dissector.frames.message_kinds import END, ITEM, MARKER, NONE, REQUEST, TABLE
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dissector.frames.batch import Longs
-    from dissector.summary.connections import Member
+    from dissector.summary.connections import ConnectionSummary
 
 MAX_STREAMS = 200_000
 #: Answers without a request, and closes without an answer, are remembered up to here, per connection.
@@ -55,10 +55,10 @@ _DRAFT_OK = "stream_ok"
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class StreamSummary:
     """A stream request, or a stream whose request was not captured."""
 
-    member: Member
+    member: ConnectionSummary
     producer: int  #: direction of its messages
     vbucket: int | None
     stream_id: int | None
@@ -78,7 +78,7 @@ class Stream:
 
 
 @dataclass(slots=True)
-class _Memory:
+class _ConnectionStreams:
     """What is remembered of a live connection."""
 
     current: dict[int, int] = field(default_factory=dict)  #: key to number of the latest stream
@@ -118,11 +118,11 @@ class Streams:
 
     def __init__(self, limit: int = MAX_STREAMS) -> None:
         self.limit = limit
-        self.streams: list[Stream] = []
+        self.streams: list[StreamSummary] = []
         self.tallies = Tallies()
         self.limit_reached = False
 
-    def fold(self, view: View, members: list[Member]) -> None:
+    def fold(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
         """Take a batch and its connections."""
         draft = view.numbering == DRAFT
         subtype = np.maximum(view.numbers("subtype"), 0) if draft.any() else np.zeros(view.size, np.int64)
@@ -130,7 +130,7 @@ class Streams:
         changes = self._events(view, members, np.flatnonzero(kind >= REQUEST))
         self._messages(view, members, kind, changes)
 
-    def _events(self, view: View, members: list[Member], which: Longs) -> list[_Start | _Close]:
+    def _events(self, view: FrameBatch, members: list[ConnectionSummary], which: Longs) -> list[_Start | _Close]:
         """Read requests, answers and closes; return the streams that begin or are closed."""
         changes: list[_Start | _Close] = []
         codes = view.code[which].tolist()
@@ -148,14 +148,14 @@ class Streams:
                     changes.append(_Start(code, index, *begun))
         return changes
 
-    def _add(self, stream: Stream) -> int:
+    def _add(self, stream: StreamSummary) -> int:
         if len(self.streams) >= self.limit:
             self.limit_reached = True
             return _LEFT_OUT
         self.streams.append(stream)
         return len(self.streams) - 1
 
-    def _request(self, member: Member, memory: _Memory, row: dict[str, Any]) -> None:
+    def _request(self, member: ConnectionSummary, memory: _ConnectionStreams, row: dict[str, Any]) -> None:
         direction, opaque = row["direction"], row["opaque"]
         unasked = memory.unasked.get((1 - direction, opaque))
         if unasked is not None and self.streams[unasked].answer_acked >= row["end_offset"]:
@@ -164,7 +164,7 @@ class Streams:
             stream.start_ns = min(stream.start_ns, row["time_ns"])
             del memory.unasked[1 - direction, opaque]
         else:
-            stream = Stream(member, 1 - direction, None, None, opaque, row["time_ns"])
+            stream = StreamSummary(member, 1 - direction, None, None, opaque, row["time_ns"])
             number = self._add(stream)
             if number == _LEFT_OUT:
                 number -= 1 + _key(row["vbucket"], stream_id_of(row["text"]), 1 - direction)
@@ -175,7 +175,9 @@ class Streams:
         stream.draft = row["dialect"] == Dialect.DRAFT.value
         stream.requested = {name: row[name] for name in _REQUESTED}
 
-    def _answer(self, member: Member, memory: _Memory, row: dict[str, Any]) -> tuple[int, int] | None:
+    def _answer(
+        self, member: ConnectionSummary, memory: _ConnectionStreams, row: dict[str, Any]
+    ) -> tuple[int, int] | None:
         """Take an answer; return key and number of the stream, if it begins one of a known vbucket."""
         direction, opaque = row["direction"], row["opaque"]
         draft = row["dialect"] == Dialect.DRAFT.value
@@ -189,7 +191,7 @@ class Streams:
                 return (_LEFT_OUT - 1 - number, _LEFT_OUT) if success else None
         else:
             number = self._add(
-                Stream(member, direction, row["vbucket"] if draft else None, None, opaque, row["time_ns"])
+                StreamSummary(member, direction, row["vbucket"] if draft else None, None, opaque, row["time_ns"])
             )
             if number < 0:
                 return None
@@ -208,7 +210,7 @@ class Streams:
         return _key(stream.vbucket, stream.stream_id, direction), number
 
     def _messages(
-        self, view: View, members: list[Member], kind: NDArray[np.int8], changes: list[_Start | _Close]
+        self, view: FrameBatch, members: list[ConnectionSummary], kind: NDArray[np.int8], changes: list[_Start | _Close]
     ) -> None:
         """Find each message's stream, and add the messages up."""
         rows = np.flatnonzero((kind > NONE) & (kind < REQUEST))
@@ -229,7 +231,7 @@ class Streams:
             rows, streams = rows[there], streams[there]
         self._tally(view, kind[rows], rows, streams)
 
-    def _adopted(self, view: View, members: list[Member], rows: Longs, key: Longs) -> list[_Start]:
+    def _adopted(self, view: FrameBatch, members: list[ConnectionSummary], rows: Longs, key: Longs) -> list[_Start]:
         """Find the first messages of streams whose answer has come and whose request has not: opaques tell."""
         starts: list[_Start] = []
         orphaned = [code for code, member in enumerate(members) if member.memory is not None and member.memory.orphans]
@@ -253,7 +255,9 @@ class Streams:
             starts.append(_Start(code, int(rows[place]) - 0.5, packed, number))
         return starts
 
-    def _streams_of(self, view: View, members: list[Member], rows: Longs, key: Longs, starts: list[_Start]) -> Longs:
+    def _streams_of(
+        self, view: FrameBatch, members: list[ConnectionSummary], rows: Longs, key: Longs, starts: list[_Start]
+    ) -> Longs:
         """Return each message's stream."""
         keys, place = distinct(key)
         before = np.array([_current(members, packed) for packed in keys], np.int64)
@@ -271,14 +275,16 @@ class Streams:
             for packed, at in zip(lost, rows[missing[first]].tolist(), strict=True):
                 member, short = members[packed >> _KEY_BITS], packed & ((1 << _KEY_BITS) - 1)
                 sid = (short >> 1 & 0xFFFF) or None
-                stream = Stream(member, short & 1, short >> 17, sid, int(opaque[at]), int(time_ns[at]), bool(draft[at]))
+                stream = StreamSummary(
+                    member, short & 1, short >> 17, sid, int(opaque[at]), int(time_ns[at]), bool(draft[at])
+                )
                 made.append(self._add(stream))
                 if made[-1] >= 0:
                     starts.append(_Start(packed >> _KEY_BITS, at - 0.5, short, made[-1]))
             streams[missing] = np.array(made, np.int64)[which]
         return streams
 
-    def _change(self, members: list[Member], changes: list[_Start | _Close]) -> None:
+    def _change(self, members: list[ConnectionSummary], changes: list[_Start | _Close]) -> None:
         """Make streams the latest of their keys, and close some."""
         for change in changes:
             current = _memory(members[change.code]).current
@@ -293,7 +299,7 @@ class Streams:
             if change.stream >= 0 or old != NOTHING:  # what is left out must only keep its messages from the old one
                 current[change.key] = change.stream
 
-    def _tally(self, view: View, kind: NDArray[np.int8], rows: Longs, streams: Longs) -> None:
+    def _tally(self, view: FrameBatch, kind: NDArray[np.int8], rows: Longs, streams: Longs) -> None:
         tallies, time_ns = self.tallies, view.numbers("time_ns")[rows]
         size = (view.numbers("end_offset") - view.numbers("start_offset"))[rows]
         tallies.add(streams, size, time_ns)
@@ -312,14 +318,14 @@ def _row(change: _Start | _Close) -> float:
     return change.row
 
 
-def _memory(member: Member) -> _Memory:
-    memory: _Memory | None = member.memory
+def _memory(member: ConnectionSummary) -> _ConnectionStreams:
+    memory: _ConnectionStreams | None = member.memory
     if memory is None:
-        memory = member.memory = _Memory()
+        memory = member.memory = _ConnectionStreams()
     return memory
 
 
-def _closed(memory: _Memory, row: dict[str, Any]) -> int | None:
+def _closed(memory: _ConnectionStreams, row: dict[str, Any]) -> int | None:
     """Take a close stream, which goes to either side, or the answer to one; return the key of what is closed."""
     direction, opaque = row["direction"], row["opaque"]
     if not row["response"]:
@@ -330,8 +336,8 @@ def _closed(memory: _Memory, row: dict[str, Any]) -> int | None:
     return key if row["status"] == enums.SUCCESS else None
 
 
-def _current(members: list[Member], packed: int) -> int:
-    memory: _Memory | None = members[packed >> _KEY_BITS].memory
+def _current(members: list[ConnectionSummary], packed: int) -> int:
+    memory: _ConnectionStreams | None = members[packed >> _KEY_BITS].memory
     return NOTHING if memory is None else memory.current.get(packed & ((1 << _KEY_BITS) - 1), NOTHING)
 
 

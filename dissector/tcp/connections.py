@@ -17,7 +17,7 @@ from dissector.link.segment_block import ACK, FIN, RST, SYN
 from dissector.tcp.framing import Framer, RawFrame, State
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import DEFAULT_PORTS
-from dissector.tcp.reassembly import Direction, Gap
+from dissector.tcp.reassembly import Gap, HalfConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from dissector.link.segment_block import SegmentBlock
     from dissector.spec.model import Dialect
     from dissector.tcp.ports import Ports
-    from dissector.tcp.reassembly import Piece
+    from dissector.tcp.reassembly import Chunk
 
 
-class Segment(NamedTuple):
+class TcpSegment(NamedTuple):
     """One TCP segment of a known flow. ``packet`` orders all packets of a run; see :func:`packet_ordinal`."""
 
     key: bytes
@@ -56,10 +56,10 @@ def packet_of(ordinal: int) -> tuple[int, int]:
     return ordinal >> _CAPTURE_SHIFT, ordinal & ((1 << _CAPTURE_SHIFT) - 1)
 
 
-def segments_of(block: SegmentBlock, indexes: Iterable[int] | None = None) -> Iterator[Segment]:
+def segments_of(block: SegmentBlock, indexes: Iterable[int] | None = None) -> Iterator[TcpSegment]:
     """Go through the segments of a block, or some of them, one object each."""
     for index in range(len(block)) if indexes is None else indexes:
-        yield Segment(
+        yield TcpSegment(
             key=block.keys[block.flow[index]],
             seq=int(block.seq[index]),
             ack=int(block.ack[index]),
@@ -84,7 +84,7 @@ class Connection:
     index: int
     key: bytes  #: of direction 0
     start_ns: int
-    directions: tuple[Direction, Direction]
+    directions: tuple[HalfConnection, HalfConnection]
     framers: tuple[Framer, Framer]
     detector: Detector
     last_packet: int = 0
@@ -130,7 +130,7 @@ class Connections:
     partial_total: int = 0
     given_up: Counter[str] = field(default_factory=Counter)  #: limit name to how often it was reached
 
-    def feed(self, segment: Segment) -> None:
+    def feed(self, segment: TcpSegment) -> None:
         """Take the next segment of the run."""
         found = self.live.get(segment.key)
         if segment.flags & SYN and found is not None and not found[0].directions[found[1]].opened_by(segment.seq):
@@ -146,7 +146,7 @@ class Connections:
         self.recent[connection.index] = connection
         self.recent.move_to_end(connection.index)
 
-    def take(self, connection: Connection, side: int, segment: Segment) -> None:
+    def take(self, connection: Connection, side: int, segment: TcpSegment) -> None:
         """Take a segment of a known connection."""
         if connection.ignored and not segment.flags & SYN:
             return
@@ -178,7 +178,7 @@ class Connections:
         if self.held_total > self.limits.out_of_order_total or self.partial_total > self.limits.partial_total:
             self._relieve()
 
-    def open(self, segment: Segment) -> tuple[Connection, int]:
+    def open(self, segment: TcpSegment) -> tuple[Connection, int]:
         """Make a connection for a segment that belongs to none."""
         if len(self.live) >= 2 * self.limits.connections:
             self._evict()
@@ -193,7 +193,7 @@ class Connections:
             self.count,
             key,
             segment.time_ns,
-            (Direction(), Direction()),
+            (HalfConnection(), HalfConnection()),
             (framers[0], framers[1]),
             Detector(self.dialect or self.ports.dialect(flow)),
         )
@@ -202,7 +202,7 @@ class Connections:
         self.live[key] = (connection, 0)  # the only one where both ends are the same address and port
         return self.live[segment.key]
 
-    def deliver(self, connection: Connection, side: int, events: list[Piece | Gap]) -> None:
+    def deliver(self, connection: Connection, side: int, events: list[Chunk | Gap]) -> None:
         """Hand ordered bytes and gaps to the framer, and its frames on."""
         framer = connection.framers[side]
         before = framer.cost

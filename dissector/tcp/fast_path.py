@@ -16,15 +16,23 @@ from dissector.tcp import header_check
 from dissector.tcp.connections import Connections, packet_ordinal
 from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable
 from dissector.tcp.limits import SEGMENT_OVERHEAD
-from dissector.tcp.reorder import mend
-from dissector.tcp.state_update import Flow, Pieces, SortedSegments, acknowledged, settle_acks, settle_bytes, touch
+from dissector.tcp.reorder import reorder
+from dissector.tcp.state_update import (
+    BufferPieces,
+    FastFlow,
+    SortedSegments,
+    acknowledged,
+    commit_acks,
+    commit_bytes,
+    touch,
+)
 from dissector.tcp.stream_buffer import assemble
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dissector.link.segment_block import SegmentBlock
-    from dissector.tcp.reassembly import Direction
+    from dissector.tcp.reassembly import HalfConnection
 
     Longs = NDArray[np.int64]
 
@@ -35,7 +43,7 @@ _KNOWN_MAGIC = np.zeros(256, bool)
 _KNOWN_MAGIC[list(header_check.MAGICS)] = True
 
 
-class FastLane:
+class FastPath:
     """The plainly ordered flows of one block."""
 
     def __init__(self, connections: Connections, block: SegmentBlock) -> None:
@@ -43,8 +51,8 @@ class FastLane:
         self.block = block
         self._slow: set[int] = set()  #: indexes of connections that are not for this lane
         self._ignored: set[int] = set()  #: flow numbers of those that nobody looks at
-        self.flows: list[Flow] = []
-        self._quiet: list[tuple[Direction, int, int]] = []  #: directions that only acknowledge, and their rows
+        self.flows: list[FastFlow] = []
+        self._quiet: list[tuple[HalfConnection, int, int]] = []  #: directions that only acknowledge, and their rows
         self.stream = memoryview(b"")
         self._found = [connections.live.get(key) for key in block.keys]
         # numpy sorts 16-bit numbers by radix, several times faster than others.
@@ -109,7 +117,7 @@ class FastLane:
             if entry is None or entry[0].index in self._slow:
                 continue
             begin, end = int(first[position]), int(segments.ends[position])
-            mended = mend(distance[begin:end], length[begin:end], limit) if usual_flow[position] else None
+            mended = reorder(distance[begin:end], length[begin:end], limit) if usual_flow[position] else None
             if mended is None:
                 self._slow.add(entry[0].index)
             else:
@@ -157,7 +165,7 @@ class FastLane:
             if rows is not None:
                 mended.append((len(positions), rows))
             positions.append(position)
-            self.flows.append(Flow(connection, side, direction, connection.framers[side], begin, end, repeated))
+            self.flows.append(FastFlow(connection, side, direction, connection.framers[side], begin, end, repeated))
         chosen = np.zeros(len(counts), bool)
         chosen[positions] = True
         self._join(*_replaced(data[np.repeat(chosen, counts)], counts[chosen], mended))
@@ -179,7 +187,7 @@ class FastLane:
         pieces[assembly.is_segment] = rows
         pieces[~assembly.is_segment] = len(order) + np.flatnonzero(held)
         origins = np.array([flow.direction.next for flow in self.flows], np.int64) - held
-        self._pieces = Pieces(pieces, assembly.piece_ends, origins)
+        self._pieces = BufferPieces(pieces, assembly.piece_ends, origins)
         self.stream = assembly.stream
 
     def _walk(self) -> None:
@@ -224,8 +232,8 @@ class FastLane:
         """Leave the state behind that the sequential engine would have left."""
         acking = [(flow.direction, flow.begin, flow.end) for flow in self.flows] + self._quiet
         self._acked = acknowledged(self._segments, acking)
-        settle_acks(self._segments, acking, self._acked)
-        more = settle_bytes(self._segments, self.flows, self.stream, self._pieces, self._acked)
+        commit_acks(self._segments, acking, self._acked)
+        more = commit_bytes(self._segments, self.flows, self.stream, self._pieces, self._acked)
         self.connections.partial_total += more
         touch(self.connections, self._segments)
 

@@ -21,7 +21,7 @@ from dissector.tcp.reassembly import shifted
 
 if TYPE_CHECKING:
     from dissector.tcp.limits import Limits
-    from dissector.tcp.reassembly import Gap, Piece
+    from dissector.tcp.reassembly import Chunk, Gap
 
 #: What is kept of a frame that is not held whole: header, framing extras, extras and key.
 PREFIX_BYTES = HEADER_SIZE + 255 + 255 + 256
@@ -63,7 +63,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Open:
+class _PartialFrame:
     """A frame that is passed over without being held: its beginning, and where it ends."""
 
     start: int
@@ -89,7 +89,7 @@ class Framer:
     bytes_skipped: int = 0
     gap_before: int = 0  #: bytes lost since the last frame
     skipped_before: int = 0  #: bytes passed over since then
-    _open: _Open | None = None
+    _open: _PartialFrame | None = None
     _searched: int = 0
 
     @property
@@ -104,7 +104,7 @@ class Framer:
             return len(self.buffer)  # at most a header's worth of packets, see condense
         return len(self.buffer) + SEGMENT_OVERHEAD * len(self.marks)
 
-    def data(self, piece: Piece, out: list[RawFrame]) -> None:
+    def data(self, piece: Chunk, out: list[RawFrame]) -> None:
         """Take the next bytes in order."""
         if self.state is State.IGNORE:
             return
@@ -322,7 +322,7 @@ class Framer:
         end = self.position + header_check.frame_length(self.buffer)
         first, last, time_ns, acked = self._carriers(self.position, self.position + len(self.buffer))
         data = bytes(self.buffer[:PREFIX_BYTES])
-        self._open = _Open(self.position, end, data, first, last, time_ns, acked)
+        self._open = _PartialFrame(self.position, end, data, first, last, time_ns, acked)
         self.buffer.clear()
         self.marks.clear()
 

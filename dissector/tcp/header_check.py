@@ -12,13 +12,13 @@ import struct
 from typing import NamedTuple
 
 from dissector.spec import enums, fingerprints, registry
-from dissector.spec.model import Dialect, Direction, Message, Presence, Shape
+from dissector.spec.model import Dialect, Message, MessageType, Presence, Shape
 
 _HEAD = struct.Struct(">BBHBBHI").unpack_from
 HEADER_SIZE = registry.HEADER_SIZE
 _MAX_ANSWER_EXTRAS = fingerprints.MAX_ANSWER_EXTRAS
-_REQUESTS = bytes(magic.value for magic in enums.MAGICS if magic.direction is Direction.REQUEST)
-_RESPONSES = bytes(magic.value for magic in enums.MAGICS if magic.direction is Direction.RESPONSE)
+_REQUESTS = bytes(magic.value for magic in enums.MAGICS if magic.direction is MessageType.REQUEST)
+_RESPONSES = bytes(magic.value for magic in enums.MAGICS if magic.direction is MessageType.RESPONSE)
 _FLEXIBLE = frozenset(magic.value for magic in enums.MAGICS if magic.flexible)
 _PUSHES = frozenset(magic.value for magic in enums.MAGICS if magic.server_push)
 _MAX_DATATYPE = sum(bit.value for bit in enums.DATATYPES.members)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissector.tcp.connections import segments_of
-from dissector.tcp.fast_path import FastLane
+from dissector.tcp.fast_path import FastPath
 from dissector.tcp.frame_table import FrameTable, join, table_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dissector.tcp.framing import RawFrame
 
 
-class SlowLane:
+class SequentialPath:
     """Collects what the sequential engine emits, with the packet that released it."""
 
     def __init__(self) -> None:
@@ -44,9 +44,9 @@ class SlowLane:
         return table_of(frames)
 
 
-def run_block(connections: Connections, slow: SlowLane, block: SegmentBlock) -> FrameTable:
+def run_block(connections: Connections, slow: SequentialPath, block: SegmentBlock) -> FrameTable:
     """Take all segments of a block; return the frames that they completed."""
-    lane = FastLane(connections, block)
+    lane = FastPath(connections, block)
     # A direction that loses its place takes its connection to the slow lane after all.
     while not lane.assemble():
         pass

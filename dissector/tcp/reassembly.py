@@ -23,7 +23,7 @@ _WRAP = 1 << 32
 OLDEST_BYTES = 1 << 30
 
 
-class Piece(NamedTuple):
+class Chunk(NamedTuple):
     """Bytes in order."""
 
     offset: int
@@ -68,7 +68,7 @@ def shifted(acked: int | None, by: int) -> int | None:
 
 
 @dataclass(slots=True)
-class Direction:
+class HalfConnection:
     """What has been seen of one direction, and what is held until the bytes before it come."""
 
     base: int | None = None  #: sequence number of offset 0
@@ -102,7 +102,7 @@ class Direction:
             self.base = seq
         return self.next + unwrap(seq, (self.base + self.next) % _WRAP)
 
-    def acknowledge(self, ack: int, other: Direction) -> int:
+    def acknowledge(self, ack: int, other: HalfConnection) -> int:
         """Take an acknowledgement sent in this direction; return it as an offset of the other one, never below 0."""
         if self.ack is None:
             self.acked = other.offset_of(ack)
@@ -114,7 +114,7 @@ class Direction:
 
     def feed(
         self, offset: int, length: int, data: bytes, packet: int, time_ns: int, acked: int | None
-    ) -> list[Piece | Gap]:
+    ) -> list[Chunk | Gap]:
         """Take a segment; return what is now in order. ``data`` shorter than ``length`` was cut by a snap length."""
         if offset < self.next:
             repeated = min(self.next - offset, length)
@@ -127,14 +127,14 @@ class Direction:
             return self._drain([])
         return self._deliver(Held(offset, length, data, packet, time_ns, acked), [])
 
-    def give_up(self) -> list[Piece | Gap]:
+    def give_up(self) -> list[Chunk | Gap]:
         """Give the hole in front of what is held up."""
         first = self.held[0]
         return self._drain([self._gap(self.next, first.offset - self.next)])
 
-    def flush(self) -> list[Piece | Gap]:
+    def flush(self) -> list[Chunk | Gap]:
         """Give every hole up: nothing more will come."""
-        out: list[Piece | Gap] = []
+        out: list[Chunk | Gap] = []
         while self.held:
             out += self.give_up()
         return out
@@ -153,16 +153,16 @@ class Direction:
         self.next = offset + length
         return Gap(offset, length)
 
-    def _deliver(self, segment: Held, out: list[Piece | Gap]) -> list[Piece | Gap]:
+    def _deliver(self, segment: Held, out: list[Chunk | Gap]) -> list[Chunk | Gap]:
         if segment.data:
-            out.append(Piece(segment.offset, segment.data, segment.packet, segment.time_ns, segment.acked))
+            out.append(Chunk(segment.offset, segment.data, segment.packet, segment.time_ns, segment.acked))
             self.bytes_delivered += len(segment.data)
             self.next = segment.offset + len(segment.data)
         if len(segment.data) < segment.length:
             out.append(self._gap(self.next, segment.length - len(segment.data)))
         return out
 
-    def _drain(self, out: list[Piece | Gap]) -> list[Piece | Gap]:
+    def _drain(self, out: list[Chunk | Gap]) -> list[Chunk | Gap]:
         count = 0
         for segment in self.held:
             if segment.offset > self.next:

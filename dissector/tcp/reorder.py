@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _WRAP = 1 << 32
 
 
-class Mended(NamedTuple):
+class Reordered(NamedTuple):
     """Segments that follow each other without a hole, by their place among those given."""
 
     rows: Longs
     bytes_repeated: int
 
 
-def mend(distance: Longs, length: Longs, limit: int) -> Mended | None:
+def reorder(distance: Longs, length: Longs, limit: int) -> Reordered | None:
     """Order segments by their distance from what is expected next; None if that leaves holes, overlaps or doubts.
 
     ``distance`` is the difference of sequence numbers modulo 2^32, in order of arrival; ``limit`` is how much may be
@@ -56,4 +56,4 @@ def mend(distance: Longs, length: Longs, limit: int) -> Mended | None:
     first_copy = np.searchsorted(kept_start, start[repeated])
     if (released[first_copy] > rows[repeated]).any():
         return None
-    return Mended(kept, int(size[~keep].sum()))
+    return Reordered(kept, int(size[~keep].sum()))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dissector.link.segment_block import SegmentBlock
     from dissector.tcp.connections import Connections
     from dissector.tcp.framing import Framer
-    from dissector.tcp.reassembly import Direction
+    from dissector.tcp.reassembly import HalfConnection
 
     Longs = NDArray[np.int64]
 
@@ -31,12 +31,12 @@ _HALF = 1 << 31
 
 
 @dataclass(slots=True, eq=False)
-class Flow:
+class FastFlow:
     """A direction in the fast lane: its rows among the sorted segments, and its place in the assembled bytes."""
 
     connection: Connection
     side: int
-    direction: Direction
+    direction: HalfConnection
     framer: Framer
     begin: int
     end: int
@@ -63,7 +63,7 @@ class SortedSegments:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
+class BufferPieces:
     """What the assembled bytes are made of; see :class:`dissector.tcp.stream_buffer.Assembly`."""
 
     rows: Longs
@@ -73,7 +73,7 @@ class Pieces:
     """Of each flow: the offset in its direction of its first byte here."""
 
 
-def acknowledged(segments: SortedSegments, acking: Sequence[tuple[Direction, int, int]]) -> Longs:
+def acknowledged(segments: SortedSegments, acking: Sequence[tuple[HalfConnection, int, int]]) -> Longs:
     """Return what each segment of these directions acknowledged, as an offset of the other direction.
 
     ``acking`` has directions with the places of their first segment and behind their last one.
@@ -94,7 +94,7 @@ def acknowledged(segments: SortedSegments, acking: Sequence[tuple[Direction, int
     return moved
 
 
-def settle_acks(segments: SortedSegments, acking: Sequence[tuple[Direction, int, int]], acked: Longs) -> None:
+def commit_acks(segments: SortedSegments, acking: Sequence[tuple[HalfConnection, int, int]], acked: Longs) -> None:
     """Note the last acknowledgement of each direction, and whether it is finished."""
     block, order = segments.block, segments.order
     last = np.array([end - 1 for _, _, end in acking], np.int64)
@@ -109,8 +109,8 @@ def settle_acks(segments: SortedSegments, acking: Sequence[tuple[Direction, int,
                 direction.finished = True
 
 
-def settle_bytes(
-    segments: SortedSegments, flows: Sequence[Flow], stream: memoryview, pieces: Pieces, acked: Longs
+def commit_bytes(
+    segments: SortedSegments, flows: Sequence[FastFlow], stream: memoryview, pieces: BufferPieces, acked: Longs
 ) -> int:
     """Move directions and framers on; return how many more bytes the framers hold now."""
     marks, bounds = _marks(segments, flows, pieces, acked)
@@ -139,7 +139,7 @@ def settle_bytes(
 
 
 def _marks(
-    segments: SortedSegments, flows: Sequence[Flow], pieces: Pieces, acked: Longs
+    segments: SortedSegments, flows: Sequence[FastFlow], pieces: BufferPieces, acked: Longs
 ) -> tuple[list[Mark], list[int]]:
     """Return the marks of the packets of unfinished frames, and where each flow's end in that list."""
     block = segments.block

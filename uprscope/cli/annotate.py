@@ -16,11 +16,11 @@ from dissector.terminal.style import Terminal, one_line, safe_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from analysis.annotate.capture_copy import Copied
+    from analysis.annotate.capture_copy import CopyResult
     from analysis.check.findings import Finding
     from dissector.capture import Input
     from dissector.frames.reader import FrameReader
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
 _STANDARD_OUTPUT = "-"
 
@@ -59,18 +59,18 @@ def _identity(path: Path | None) -> tuple[int, int] | None:
 def annotated(
     target: str,
     inputs: Sequence[Input],
-    options: Options,
+    options: ReadOptions,
     findings: Sequence[Finding],
     watch: Callable[[FrameReader], Callable[[], None]],
-) -> Copied:
+) -> CopyResult:
     """Write the copy; ``inputs`` can be read more than once."""
     from analysis.annotate.capture_copy import copy  # noqa: PLC0415
-    from analysis.annotate.packet_comments import annotations_of  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.annotate.packet_comments import comments_for  # noqa: PLC0415 - brings numpy and pyarrow along
     from dissector.capture import order_by_time  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
 
     ordered = list(inputs) if options.separate else order_by_time(inputs)
-    comments = annotations_of(ordered, options, findings, watch)
+    comments = comments_for(ordered, options, findings, watch)
     with destination(target) as stream, _rewritable(stream) as output:
         return copy(ordered, comments, output)
 
@@ -87,7 +87,7 @@ def _rewritable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
         shutil.copyfileobj(whole, stream)
 
 
-def tell(target: str, copied: Copied) -> None:
+def tell(target: str, copied: CopyResult) -> None:
     """Say what is in the copy, and what is not."""
     name = "standard output" if target == _STANDARD_OUTPUT else safe_text(target)
     what = f"{copied.commented:,} of {_count(copied.packets, 'packet')} {'has' if copied.commented == 1 else 'have'}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analysis.archive.job import Outcome
-    from analysis.archive.summary_text import Closing
+    from analysis.archive.summary_text import ArchiveSummary
 
 SEVERITIES = ("error", "warning", "info")
 EXIT_VIOLATED = 1
@@ -95,12 +95,12 @@ def run(args: argparse.Namespace) -> int:
         spark = spark_session(args.master, conf, log_level="OFF")
 
     from analysis.archive.job import run as bring  # noqa: PLC0415
-    from analysis.archive.summary_text import closing  # noqa: PLC0415
+    from analysis.archive.summary_text import archive_summary  # noqa: PLC0415
     from analysis.rules.model import Severity  # noqa: PLC0415
 
     with _failures("Spark failed"):
         outcome = bring(spark, archive, args.captures, options, separate=args.separate)
-        told = closing(spark, outcome.archive)
+        told = archive_summary(spark, outcome.archive)
     _tell(args, outcome, told)
     if told.violations(Severity(args.severity)):
         return EXIT_VIOLATED
@@ -128,7 +128,7 @@ def _failures(what: str, held: IO[bytes] | None = None) -> Iterator[None]:
         raise InputError(f"{what}: {reason(error, said)} (--conf {LEVEL}=ERROR shows more)") from error
 
 
-def _tell(args: argparse.Namespace, outcome: Outcome, told: Closing) -> None:
+def _tell(args: argparse.Namespace, outcome: Outcome, told: ArchiveSummary) -> None:
     from analysis.archive.summary_text import lines, notes  # noqa: PLC0415
 
     terminal = Terminal.of(sys.stdout, args.color)

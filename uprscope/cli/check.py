@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from analysis.rules import Rule
     from dissector.capture import Input
     from dissector.frames.reader import FrameReader
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
 FORMATS = ("text", "json", "ndjson", "csv", "parquet", "junit")
 SEVERITIES = ("error", "warning", "info")
@@ -157,7 +157,7 @@ def _write(
     rules: Sequence[Rule],
     totals: Totals,
     inputs: list[Input],
-    options: Options,
+    options: ReadOptions,
 ) -> None:
     from analysis.check.export import write  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415

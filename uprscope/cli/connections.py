@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dissector.display.table import TextColumn
     from dissector.frames.reader import FrameReader
     from dissector.frames.schema import Column
-    from dissector.summary.connections import Roster
+    from dissector.summary.connections import ConnectionSummaries
     from dissector.summary.streams import Streams
 
     Rows = Sequence[dict[str, Any]]
@@ -71,12 +71,12 @@ def _connections(args: argparse.Namespace) -> tuple[FrameReader, list[str]]:
     from dissector.display.table import CONNECTION_TABLE  # noqa: PLC0415
     from dissector.frames.reader import FrameReader  # noqa: PLC0415
     from dissector.summary.byte_hash import HashingReader  # noqa: PLC0415
-    from dissector.summary.connections import Roster  # noqa: PLC0415
+    from dissector.summary.connections import ConnectionSummaries  # noqa: PLC0415
     from dissector.summary.rows import ConnectionRows  # noqa: PLC0415
     from dissector.summary.schema import CONNECTION_COLUMNS, HASH_COLUMNS  # noqa: PLC0415
 
     found = ConnectionRows(everything=args.all)
-    roster = Roster(found.add)
+    roster = ConnectionSummaries(found.add)
     inputs, options = expand(args.captures), options_of(args)
     if args.hash:
         reader: FrameReader = (hashing := HashingReader(inputs, options, ended=roster.end))
@@ -103,13 +103,13 @@ def _streams(args: argparse.Namespace) -> tuple[FrameReader, list[str]]:
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
     from dissector.display.table import STREAM_TABLE  # noqa: PLC0415
     from dissector.frames.reader import FrameReader  # noqa: PLC0415
-    from dissector.summary.connections import Roster, forget  # noqa: PLC0415
+    from dissector.summary.connections import ConnectionSummaries, forget  # noqa: PLC0415
     from dissector.summary.rows import stream_rows  # noqa: PLC0415
     from dissector.summary.schema import STREAM_COLUMNS  # noqa: PLC0415
     from dissector.summary.streams import Streams  # noqa: PLC0415
 
     streams = Streams()
-    roster = Roster(forget)
+    roster = ConnectionSummaries(forget)
     reader = FrameReader(expand(args.captures), options_of(args), ended=roster.end)
     _read(reader, roster, streams)
     _write(args, list(stream_rows(streams)), STREAM_COLUMNS, STREAM_TABLE)
@@ -117,15 +117,15 @@ def _streams(args: argparse.Namespace) -> tuple[FrameReader, list[str]]:
     return reader, [limit] if streams.limit_reached else []
 
 
-def _read(reader: FrameReader, roster: Roster, streams: Streams | None = None) -> None:
+def _read(reader: FrameReader, roster: ConnectionSummaries, streams: Streams | None = None) -> None:
     """Fold over everything; streams only need to know what their connections are called."""
-    from dissector.frames.batch import View  # noqa: PLC0415
+    from dissector.frames.batch import FrameBatch  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     with progress(reader, wanted=True) as advance:
         for batch in reader:
             advance()
-            view = View(batch)
+            view = FrameBatch(batch)
             members = roster.fold(view, names_only=streams is not None)
             if streams is not None:
                 streams.fold(view, members)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissector.filters import Filter
-    from dissector.filters.selector import Numbering
+    from dissector.filters.selector import ConnectionNumbers
     from dissector.frames.reader import FrameReader
     from dissector.frames.writers import Writer
-    from dissector.options import Options, Report
+    from dissector.options import ReadOptions, ReadReport
     from dissector.tcp.frame_table import FrameTable
 
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
     from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.filters import parse  # noqa: PLC0415
-    from dissector.filters.selector import Choice, Numbering  # noqa: PLC0415
+    from dissector.filters.selector import ConnectionNumbers, FrameSelector  # noqa: PLC0415
     from dissector.frames.reader import FrameReader  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
@@ -81,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
     names = fields_of(args)
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
-    numbering = Numbering()
-    choice = Choice(chosen, args.follow, args.vbucket, numbering)
+    numbering = ConnectionNumbers()
+    choice = FrameSelector(chosen, args.follow, args.vbucket, numbering)
     if names is not None:
         options = dataclasses.replace(options, columns=choice.columns.union(names))
     reader = FrameReader(expand(args.captures), options)
@@ -153,7 +153,9 @@ class FrameWriter:
 class TextWriter(FrameWriter):
     """Lines, trees and dumps for people."""
 
-    def __init__(self, stream: IO[bytes], args: argparse.Namespace, options: Options, numbering: Numbering) -> None:
+    def __init__(
+        self, stream: IO[bytes], args: argparse.Namespace, options: ReadOptions, numbering: ConnectionNumbers
+    ) -> None:
         from dissector.display.listing import Listing  # noqa: PLC0415 - brings pyarrow along
 
         self._stream = stream
@@ -204,7 +206,7 @@ class TextWriter(FrameWriter):
 
 @contextlib.contextmanager
 def opened(
-    args: argparse.Namespace, names: list[str] | None, options: Options, numbering: Numbering
+    args: argparse.Namespace, names: list[str] | None, options: ReadOptions, numbering: ConnectionNumbers
 ) -> Iterator[FrameWriter]:
     """Open the output and close it properly, or not at all."""
     from dissector.frames.writers import destination, open_writer  # noqa: PLC0415
@@ -236,7 +238,7 @@ def schema(names: list[str] | None) -> pa.Schema:
     return SCHEMA if names is None else pa.schema([SCHEMA.field(name) for name in names])
 
 
-def report(found: Report, *, filtered: bool = False) -> None:
+def report(found: ReadReport, *, filtered: bool = False) -> None:
     """Say on stderr what was lost, and why there may be nothing to see."""
     terminal = Terminal.of(sys.stderr)
     for line in found.losses():

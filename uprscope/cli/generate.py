@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dissector.generate.capture_files import Medium
-    from dissector.generate.impairments import Troubles
+    from dissector.generate.impairments import Impairments
     from dissector.generate.scenario import Size
 
 SIDES = ("client", "server")
@@ -173,15 +173,15 @@ def _medium(args: argparse.Namespace) -> Medium:
     )
 
 
-def _troubles(args: argparse.Namespace) -> Troubles:
-    from dissector.generate.impairments import Troubles, parse_mss  # noqa: PLC0415
+def _troubles(args: argparse.Namespace) -> Impairments:
+    from dissector.generate.impairments import Impairments, parse_mss  # noqa: PLC0415
 
     lose: list[int] = []
     for text in ",".join(args.lose).split(",") if args.lose else ():
         if not text.isascii() or not text.isdigit() or int(text) < 1:
             raise UsageError(f"--lose {text}: packets have numbers from 1 on")
         lose.append(int(text))
-    return Troubles(
+    return Impairments(
         mss=parse_mss(args.mss),
         reorder=args.reorder,
         overlap=args.overlap,
@@ -227,7 +227,7 @@ class _Job:
 
     args: argparse.Namespace
     medium: Medium
-    troubles: Troubles
+    troubles: Impairments
     size: Size
 
     def write(self, opener: Callable[[int], IO[bytes]], truth: IO[bytes] | None) -> None:

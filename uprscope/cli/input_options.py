@@ -11,7 +11,7 @@ from dissector.tcp.limits import Limits
 from dissector.tcp.ports import Ports
 
 if TYPE_CHECKING:
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
 EXIT_DAMAGED = 3
 
@@ -55,12 +55,12 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def options_of(args: argparse.Namespace) -> Options:
+def options_of(args: argparse.Namespace) -> ReadOptions:
     """Read the options that say how captures are to be read."""
-    from dissector.options import Options  # noqa: PLC0415 - brings numpy along
+    from dissector.options import ReadOptions  # noqa: PLC0415 - brings numpy along
 
     limits = Limits(**{field.name: getattr(args, f"max_{field.name}") for field in dataclasses.fields(Limits)})
-    return Options(
+    return ReadOptions(
         limits=limits,
         ports=Ports.parse(args.port, args.decode_as),
         dialect=Dialect(args.dialect) if args.dialect else None,

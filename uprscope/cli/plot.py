@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from analysis.check.checker import Checker
     from analysis.check.findings import Finding
-    from analysis.plots.figure import Sheet
-    from analysis.plots.figure_set import Album
-    from analysis.plots.frame_source import Source
+    from analysis.plots.figure import FigureContext
+    from analysis.plots.figure_set import FigureSet
+    from analysis.plots.frame_source import FrameSource
 
 FORMATS = ("png", "svg", "pdf")
 _MOST_NAMES = 2
@@ -72,7 +72,7 @@ def _vbucket(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Draw, and return the exit status."""
     from analysis.plots import theme  # noqa: PLC0415 - brings numpy and pyarrow along
-    from analysis.plots.figure import Sheet  # noqa: PLC0415
+    from analysis.plots.figure import FigureContext  # noqa: PLC0415
     from analysis.plots.figure_set import demand  # noqa: PLC0415
     from analysis.plots.frame_source import source_of  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         source = source_of(args.captures, options_of(args), stack, twice=ladder)
         album = _album(args, source, ladder=ladder)
         colours = theme.DARK if args.dark else theme.LIGHT
-        sheet = Sheet(colours, album.people, _named(source.names), album.findings, album.start_ns)
+        sheet = FigureContext(colours, album.people, _named(source.names), album.findings, album.start_ns)
         with theme.drawing(colours):
             if ladder:
                 figure = _ladder(args, source, album, sheet)
@@ -138,13 +138,13 @@ def _seconds(text: str) -> tuple[int, int]:
     return begin, end
 
 
-def _album(args: argparse.Namespace, source: Source, *, ladder: bool) -> Album:
-    from analysis.plots.figure_set import Album  # noqa: PLC0415
+def _album(args: argparse.Namespace, source: FrameSource, *, ladder: bool) -> FigureSet:
+    from analysis.plots.figure_set import FigureSet  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     kind = plots.kind_of(args.kind)
     marked = (kind.marked and not args.no_findings) or args.finding is not None
-    album = Album([] if ladder else [kind], _checker(args.finding) if marked else None)
+    album = FigureSet([] if ladder else [kind], _checker(args.finding) if marked else None)
     begin, end = _seconds(args.time) if args.time is not None else (0, None)
     album.choose(args.connection, args.vbucket, begin, end)
     with contextlib.ExitStack() as watched:
@@ -160,7 +160,7 @@ def _checker(finding: str | None) -> Checker:
     return Made(RULES if finding is None else rules_of("-".join(finding.split("-")[:2]), "--finding"))
 
 
-def _ladder(args: argparse.Namespace, source: Source, album: Album, sheet: Sheet) -> Figure:
+def _ladder(args: argparse.Namespace, source: FrameSource, album: FigureSet, sheet: FigureContext) -> Figure:
     from analysis.plots import excerpt  # noqa: PLC0415
     from analysis.plots.figure_set import connection_id, demand  # noqa: PLC0415
     from analysis.plots.ladder import Ladder  # noqa: PLC0415

@@ -14,8 +14,8 @@ from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, opti
 
 if TYPE_CHECKING:
     from analysis.check.findings import Finding
-    from analysis.plots.frame_source import Source
-    from analysis.report.collect import Survey
+    from analysis.plots.frame_source import FrameSource
+    from analysis.report.collect import ReportData
 
 SEVERITIES = ("error", "warning", "info")
 _SHOWN = 20
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DAMAGED if found.inspection.report.damage else 0
 
 
-def _source(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[Source, list[Finding] | None]:
+def _source(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[FrameSource, list[Finding] | None]:
     from analysis.plots.frame_source import source_of  # noqa: PLC0415
     from analysis.report.archive_source import open_archive  # noqa: PLC0415
 
@@ -94,10 +94,10 @@ def _source(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[Sour
     return source_of(args.captures, options, stack, twice=True), None
 
 
-def _survey(args: argparse.Namespace, source: Source, given: list[Finding] | None) -> Survey:
+def _survey(args: argparse.Namespace, source: FrameSource, given: list[Finding] | None) -> ReportData:
     from analysis import plots  # noqa: PLC0415
     from analysis.check.selection import Selection  # noqa: PLC0415
-    from analysis.report.collect import survey  # noqa: PLC0415
+    from analysis.report.collect import collect  # noqa: PLC0415
     from analysis.rules import Severity  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
@@ -105,7 +105,7 @@ def _survey(args: argparse.Namespace, source: Source, given: list[Finding] | Non
     if given is not None:
         given = [finding for finding in given if finding.severity.rank <= selection.severity.rank]
     with contextlib.ExitStack() as watched:
-        return survey(
+        return collect(
             source,
             () if args.no_pictures else plots.KINDS,
             selection,

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from analysis.check.findings import Finding
     from analysis.rules import Rule
-    from analysis.slice.slicer import Cut
+    from analysis.slice.slicer import SliceResult
     from dissector.capture import Input
-    from dissector.options import Options
+    from dissector.options import ReadOptions
 
 _ID = re.compile(r"([A-Za-z]{3}-[0-9]{2})-[0-9A-Fa-f]{8}\Z")
 
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     """Cut, and return the exit status."""
     from analysis.check.inspection import inspect  # noqa: PLC0415
     from analysis.check.selection import Selection  # noqa: PLC0415
-    from analysis.slice.packets_needed import needs_of  # noqa: PLC0415
-    from analysis.slice.slicer import cut  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.slice.packets_needed import packets_needed  # noqa: PLC0415
+    from analysis.slice.slicer import write_slice  # noqa: PLC0415 - brings numpy and pyarrow along
     from dissector.capture import order_by_time  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
     from uprscope.cli.dissect import report  # noqa: PLC0415
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
         if not inspection.findings:
             raise UsageError(f"--finding {name}: not found ({_hint(inputs, options, rule)})")
         finding = inspection.findings[0]
-        needs = needs_of(inputs, options, finding)
+        needs = packets_needed(inputs, options, finding)
         with destination(args.output) as stream:
-            made = cut(inputs, options, finding, rule, needs, stream)
+            made = write_slice(inputs, options, finding, rule, needs, stream)
     report(inspection.report)
     _tell(finding, made)
     return EXIT_DAMAGED if inspection.report.damage else 0
@@ -89,7 +89,7 @@ def _read(text: str) -> tuple[str, Rule]:
     return f"{rule.id}-{text[-8:].lower()}", rule
 
 
-def _hint(inputs: list[Input], options: Options, rule: Rule) -> str:
+def _hint(inputs: list[Input], options: ReadOptions, rule: Rule) -> str:
     """Return what there is instead."""
     from analysis.check.inspection import inspect  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def _hint(inputs: list[Input], options: Options, rule: Rule) -> str:
     return f"of {rule.id} there is {', '.join(others)}" if others else f"nothing breaks {rule.id} here"
 
 
-def _tell(finding: Finding, made: Cut) -> None:
+def _tell(finding: Finding, made: SliceResult) -> None:
     terminal = Terminal.of(sys.stderr)
     line = f"{made.packets:,} packets for {finding.id}: {made.what}"
     sys.stderr.write(f"uprscope: {one_line(line)}\n")

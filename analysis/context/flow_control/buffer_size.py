@@ -25,7 +25,7 @@ _LARGEST = 1 << 60
 _MOST = 1024  #: questions without an answer, or answers without a question, that are remembered
 
 
-class Change(NamedTuple):
+class SizeChange(NamedTuple):
     """A window that was granted. It holds for all that the producer sends behind its answer."""
 
     offset: int  #: behind the answer, in the producer's direction
@@ -52,10 +52,10 @@ def size_of(text: str) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Windows:
+class BufferSizes:
     """All of one connection."""
 
-    changes: list[Change] = field(default_factory=list)  #: that were not passed by both sides yet
+    changes: list[SizeChange] = field(default_factory=list)  #: that were not passed by both sides yet
     passed: int = 0  #: changes before those
     overflowed: bool = False
     _questions: dict[int, deque[_Question]] = field(default_factory=dict)
@@ -101,13 +101,13 @@ class Windows:
         if question.size == NO_WINDOW:
             return
         if answer.granted:
-            self.changes.append(Change(answer.end, question.size, answer.time_ns))
+            self.changes.append(SizeChange(answer.end, question.size, answer.time_ns))
             self._granted = True
         elif not self._granted:
             self._refused.append(answer.end)
             self.overflowed |= len(self._refused) > _MOST
 
-    def following(self, number: int) -> tuple[Change | None, int]:
+    def following(self, number: int) -> tuple[SizeChange | None, int]:
         """Return the change of this number, if it is known yet, and the offset that cannot be passed before it is."""
         at = number - self.passed
         if at < len(self.changes):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from analysis.context.flow_control.buffer_size import NEVER, SHORTEST, Windows
-from analysis.context.flow_control.consumer import Receiver, Store
-from analysis.context.flow_control.producer import QUIET_NS, SECOND_NS, Balance, Sender, returned
+from analysis.context.flow_control.buffer_size import NEVER, SHORTEST, BufferSizes
+from analysis.context.flow_control.consumer import ConsumerFlow, UnackedMessages
+from analysis.context.flow_control.producer import QUIET_NS, SECOND_NS, FlowSums, ProducerFlow, acked_bytes
 from analysis.context.flow_control.rows import (
     ACK,
     ACKED,
@@ -31,7 +31,7 @@ from analysis.context.flow_control.rows import (
     SURE,
     TIME,
     UNOPENED,
-    Pile,
+    RowBuffer,
 )
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 KEEP = 1 << 17  #: messages of one connection that may wait for their acks; of more than these the sums are given up
 
 
-class Piles:
+class FlowTables:
     """The tables to be."""
 
     def __init__(self) -> None:
-        self.sent = Pile(("window", "full", "outstanding", "unacked", "root", "doubt"), ("ack",))
-        self.stalls = Pile(("outstanding", "window", "waited_ns", "waited_s", "root", "doubt"), ("last",))
-        self.acks = Pile(
+        self.sent = RowBuffer(("window", "full", "outstanding", "unacked", "root", "doubt"), ("ack",))
+        self.stalls = RowBuffer(("outstanding", "window", "waited_ns", "waited_s", "root", "doubt"), ("last",))
+        self.acks = RowBuffer(
             (
                 *(
                     "bytes",
@@ -66,10 +66,12 @@ class Piles:
             ),
             ("oldest",),
         )
-        self.rests = Pile(("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "doubt"), ("last",))
+        self.rests = RowBuffer(
+            ("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "doubt"), ("last",)
+        )
 
 
-class Known(NamedTuple):
+class CapturedSoFar(NamedTuple):
     """How much of a direction is known: what its last message ends with, and so on."""
 
     heard: int  #: end of its last message; 0: none
@@ -78,18 +80,18 @@ class Known(NamedTuple):
     time_ns: int  #: of its last message
 
 
-class Ledger:
+class ConnectionFlow:
     """The books."""
 
-    def __init__(self, connection: int, producer: int, piles: Piles) -> None:
+    def __init__(self, connection: int, producer: int, piles: FlowTables) -> None:
         self.producer = producer
-        self.windows = Windows()
+        self.windows = BufferSizes()
         self.unopened = False
         self._connection = connection
         self._piles = piles
-        self._store = Store()
-        self._sender = Sender(connection, piles.sent, piles.stalls)
-        self._receiver = Receiver(connection, piles.acks, self._store)
+        self._store = UnackedMessages()
+        self._sender = ProducerFlow(connection, piles.sent, piles.stalls)
+        self._receiver = ConsumerFlow(connection, piles.acks, self._store)
         self._settled = 0  #: messages of the store that are settled
         self._acks: Longs = NONE
         self._heard_acks = 0  #: of these, known to the producer
@@ -119,7 +121,7 @@ class Ledger:
         if noops.any():
             self._receiver.noops(rows[END, noops])
 
-    def settle(self, known: tuple[Known, Known], *, final: bool = False) -> None:
+    def settle(self, known: tuple[CapturedSoFar, CapturedSoFar], *, final: bool = False) -> None:
         """Settle what can be settled."""
         producer, consumer = known[self.producer], known[1 - self.producer]
         if self.windows.overflowed:
@@ -130,17 +132,17 @@ class Ledger:
         self._settle_frames(producer, consumer, final=final)
         self._trim()
 
-    def finish(self, known: tuple[Known, Known]) -> None:
+    def finish(self, known: tuple[CapturedSoFar, CapturedSoFar]) -> None:
         """The capture is over."""
         self.settle(known, final=True)
         self._finish(known[self.producer], known[1 - self.producer])
 
-    def forget(self, known: tuple[Known, Known]) -> None:
+    def forget(self, known: tuple[CapturedSoFar, CapturedSoFar]) -> None:
         """Give the sums up: there is too much to remember."""
         self._forgot = True
         self.settle(known)
 
-    def _settle_frames(self, producer: Known, consumer: Known, *, final: bool) -> None:
+    def _settle_frames(self, producer: CapturedSoFar, consumer: CapturedSoFar, *, final: bool) -> None:
         sender, store = self._sender, self._store
         ends, acked = store.rows[END], store.rows[ACKED]
         while True:
@@ -160,7 +162,7 @@ class Ledger:
                 return
             sender.change(change)
 
-    def _settle_acks(self, producer: Known, consumer: Known, *, final: bool) -> None:
+    def _settle_acks(self, producer: CapturedSoFar, consumer: CapturedSoFar, *, final: bool) -> None:
         receiver = self._receiver
         acked = self._acks[ACKED]
         while True:
@@ -181,7 +183,7 @@ class Ledger:
                 return
             receiver.change(change.offset, change.size)
 
-    def _doubt(self, rows: Longs, own: Known, other: Known) -> Longs | int:
+    def _doubt(self, rows: Longs, own: CapturedSoFar, other: CapturedSoFar) -> Longs | int:
         """Tell which rows stand behind a hole, in their own direction or in what their sender had received."""
         if self.unopened:
             return UNOPENED
@@ -197,7 +199,7 @@ class Ledger:
         doubt[acked < 0] = ONE_SIDED
         return doubt
 
-    def _finish(self, producer: Known, consumer: Known) -> None:
+    def _finish(self, producer: CapturedSoFar, consumer: CapturedSoFar) -> None:
         """The capture is over: look at the producer's last rest, and at the window if it is full."""
         sender, receiver, store = self._sender, self._receiver, self._store
         rest = self._acks[:, self._heard_acks :]
@@ -207,9 +209,9 @@ class Ledger:
         doubt = UNOPENED if self.unopened else LIMIT if self._forgot else LOST if lost else SURE
         if rest.shape[1]:
             at = np.full(rest.shape[1], sender.least, np.int64)
-            back = returned(at, rest[SIZE])
+            back = acked_bytes(at, rest[SIZE])
             none = np.zeros(rest.shape[1], np.int64)
-            sender.full(NONE, rest, none, Balance(at, at, back, 0, 0), doubt)
+            sender.full(NONE, rest, none, FlowSums(at, at, back, 0, 0), doubt)
             sender.lower(int((at - back).min()))
             sender.least -= int(back[-1])
         end_ns = max(producer.time_ns, consumer.time_ns)

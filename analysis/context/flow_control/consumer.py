@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context.flow_control.buffer_size import NO_WINDOW
-from analysis.context.flow_control.producer import SECOND_NS, returned
+from analysis.context.flow_control.producer import SECOND_NS, acked_bytes
 from analysis.context.flow_control.rows import (
     ACKED,
     CODE,
@@ -32,8 +32,8 @@ from analysis.context.flow_control.rows import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.flow_control.buffer_size import Windows
-    from analysis.context.flow_control.rows import Pile
+    from analysis.context.flow_control.buffer_size import BufferSizes
+    from analysis.context.flow_control.rows import RowBuffer
 
     Longs = NDArray[np.int64]
 
@@ -47,7 +47,7 @@ def _no_fit() -> tuple[Longs, Longs, Longs]:
     return np.full(len(DRIFTS), -1, np.int64), np.zeros(len(DRIFTS), np.int64), np.zeros(len(DRIFTS), np.int64)
 
 
-class Store:
+class UnackedMessages:
     """Counted messages that have not been given back yet, with running sums."""
 
     def __init__(self) -> None:
@@ -94,12 +94,12 @@ class Store:
 
 
 @dataclass(slots=True, eq=False)
-class Receiver:
+class ConsumerFlow:
     """The consumer of one connection."""
 
     connection: int
-    acks: Pile
-    store: Store
+    acks: RowBuffer
+    store: UnackedMessages
     window: int = NO_WINDOW
     changes: int = 0
     returned: int = 0  #: given back, never more than had arrived
@@ -133,7 +133,7 @@ class Receiver:
             self._floor = self.store.kinds_until(place)
         self.window = size
 
-    def settle(self, acks: Longs, windows: Windows, doubt: Longs | int) -> None:
+    def settle(self, acks: Longs, windows: BufferSizes, doubt: Longs | int) -> None:
         """Take acks under one window."""
         store, given = self.store, acks[SIZE]
         acked = np.maximum.accumulate(acks[ACKED])
@@ -145,12 +145,12 @@ class Receiver:
         due = latency = excess = np.zeros(len(given), np.int64)
         oldest = np.zeros((WIDTH, 1), np.int64)
         if self.window > 0:
-            back = self.returned + returned(arrived - self.returned, given)
+            back = self.returned + acked_bytes(arrived - self.returned, given)
             due = arrived - np.concatenate(([self.returned], back[:-1]))
             excess = np.maximum(given - due, 0)
             given_back = back
             if self.position != self.returned:
-                given_back = self.position + returned(arrived - self.position, given)
+                given_back = self.position + acked_bytes(arrived - self.position, given)
             latency, oldest = self._latency(acks, given_back)
             self._explain(arrived - given_back, place)
             self.returned, self.position = int(back[-1]), int(given_back[-1])

@@ -20,8 +20,8 @@ from analysis.context.flow_control.rows import ACKED, CODE, EARLY, END, NONE, OR
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.flow_control.buffer_size import Change
-    from analysis.context.flow_control.rows import Pile
+    from analysis.context.flow_control.buffer_size import SizeChange
+    from analysis.context.flow_control.rows import RowBuffer
 
     Longs = NDArray[np.int64]
 
@@ -32,7 +32,7 @@ _NOBODY = np.zeros((WIDTH, 1), np.int64)
 _SLUGGISH_NS = SECOND_NS  #: a server may read what has arrived this much later
 
 
-class Balance(NamedTuple):
+class FlowSums(NamedTuple):
     """Sums over some messages and the acks that became known meanwhile."""
 
     before: Longs  #: outstanding before each message
@@ -54,20 +54,20 @@ class Balance(NamedTuple):
         return self.at - self.back
 
 
-def balance(start: int, size: Longs, known: Longs | None, first: Longs, given: Longs) -> Balance:
+def flow_sums(start: int, size: Longs, known: Longs | None, first: Longs, given: Longs) -> FlowSums:
     """Add up: ``known`` acks before each message, each of them ``first`` known to the message of that place."""
     sums = np.cumsum(size)
     before = sums - size + start
     end = start + int(sums[-1])
     if known is None:
-        return Balance(before, first, first, end, 0)
+        return FlowSums(before, first, first, end, 0)
     at = before[first]
-    back = returned(at, given)
+    back = acked_bytes(at, given)
     total = int(back[-1])
-    return Balance(before - np.concatenate(([0], back))[known], at, back, end - total, int(given.sum()) - total)
+    return FlowSums(before - np.concatenate(([0], back))[known], at, back, end - total, int(given.sum()) - total)
 
 
-def returned(most: Longs, given: Longs) -> Longs:
+def acked_bytes(most: Longs, given: Longs) -> Longs:
     """Return what was given back up to each ack, never more than ``most`` up to there."""
     plain = np.cumsum(given)
     found: Longs = plain + np.minimum(0, np.minimum.accumulate(most - plain))
@@ -75,7 +75,7 @@ def returned(most: Longs, given: Longs) -> Longs:
 
 
 @dataclass(slots=True, eq=False)
-class Rest:
+class IdlePoint:
     """A producer at rest, and the least that was outstanding ever since."""
 
     low: int
@@ -85,12 +85,12 @@ class Rest:
 
 
 @dataclass(slots=True, eq=False)
-class Sender:
+class ProducerFlow:
     """The producer of one connection."""
 
     connection: int
-    sent: Pile
-    stalls: Pile
+    sent: RowBuffer
+    stalls: RowBuffer
     window: int = NO_WINDOW
     changes: int = 0  #: of the window that were passed
     changed_at: int = -1  #: offset of the last one
@@ -99,7 +99,7 @@ class Sender:
     top: int = -1  #: what has been acknowledged of the consumer's bytes
     last: Longs = field(default_factory=lambda: NONE)  #: the last counted message
     last_ack: Longs = field(default_factory=lambda: NONE)
-    rest: Rest | None = None
+    rest: IdlePoint | None = None
     _largest: int = 0
     _freed_ns: int = 0  #: when something was last given back, or the window changed
     _changed_ns: int = 0
@@ -108,7 +108,7 @@ class Sender:
     _sluggish_bytes: int = 0
     _overdrawn: int = 0  #: ordinal of the first message in a row that was sent at a full window
 
-    def change(self, change: Change) -> None:
+    def change(self, change: SizeChange) -> None:
         """The window has another size from here on."""
         self.changes += 1
         if self.window <= 0 or change.size <= 0:
@@ -136,14 +136,14 @@ class Sender:
             self.unacked += int(size.sum())  # acks are ignored where there is no window
         else:
             same = self.unacked == self.least
-            everything = balance(self.unacked, size, known, first, given)
+            everything = flow_sums(self.unacked, size, known, first, given)
             self.unacked = everything.end
         if self.window > 0:
             counted = size
             if (frames[CODE, -1] | frames[CODE, 0]) & EARLY:
                 counted = self._counted_early(frames, known)
                 same = False
-            least = everything if same else balance(self.least, counted, known, first, given)
+            least = everything if same else flow_sums(self.least, counted, known, first, given)
             self._rows(frames, acks, known, first, least, everything, size, doubt)
             self.least = least.end
         self.last = frames[:, -1:].copy()
@@ -167,8 +167,8 @@ class Sender:
         acks: Longs,
         known: Longs | None,
         first: Longs,
-        least: Balance,
-        everything: Balance,
+        least: FlowSums,
+        everything: FlowSums,
         size: Longs,
         doubt: Longs | int,
     ) -> None:
@@ -219,7 +219,7 @@ class Sender:
         return found
 
     def _sluggish(
-        self, frames: Longs, acks: Longs, known: Longs | None, first: Longs, least: Balance, size: Longs
+        self, frames: Longs, acks: Longs, known: Longs | None, first: Longs, least: FlowSums, size: Longs
     ) -> Longs:
         """Return how much more may be outstanding since more was given back than there was.
 
@@ -239,7 +239,7 @@ class Sender:
         self._sluggish_until_ns = int(until[final])
         return found
 
-    def full(self, frames: Longs, acks: Longs, first: Longs, least: Balance, doubt: Longs | int) -> None:
+    def full(self, frames: Longs, acks: Longs, first: Longs, least: FlowSums, doubt: Longs | int) -> None:
         """Note the acks that came when the window was full, and for how long it had been (FLC-03)."""
         before = least.before_acks
         some = np.flatnonzero(acks[SIZE] > 0)
@@ -291,7 +291,7 @@ class Sender:
             if self.rest.low * SHARE < self.rest.window:
                 self.rest = None
 
-    def _find_rest(self, frames: Longs, acks: Longs, known: Longs | None, least: Balance, doubt: Longs | int) -> None:
+    def _find_rest(self, frames: Longs, acks: Longs, known: Longs | None, least: FlowSums, doubt: Longs | int) -> None:
         """Find the first rest at which much was outstanding that nobody has given back yet (FLC-04)."""
         times = frames[TIME]
         before = np.concatenate((self.last[TIME] if self.last.shape[1] else times[:1], times[:-1]))
@@ -306,5 +306,5 @@ class Sender:
                 guilty = acks[:, number - 1 : number] if number else self.last_ack
                 if not guilty.shape[1]:
                     guilty = frames[:, place - 1 : place] if place else self.last
-                self.rest = Rest(low, self.window, int(quiet[place]), guilty.copy())
+                self.rest = IdlePoint(low, self.window, int(quiet[place]), guilty.copy())
                 return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Sight
+    from analysis.context.batch import ContextBatch
 
     Longs = NDArray[np.int64]
 
@@ -55,7 +55,7 @@ _DRIFT_OF[[kinds.PREPARE, kinds.STREAM_END, kinds.SNAPSHOT_MARKER, kinds.MUTATIO
 NONE = np.empty((WIDTH, 0), np.int64)
 
 
-def matrix_of(sight: Sight, rows: Longs, ack: NDArray[np.bool_], counted: NDArray[np.bool_]) -> Longs:
+def matrix_of(sight: ContextBatch, rows: Longs, ack: NDArray[np.bool_], counted: NDArray[np.bool_]) -> Longs:
     """Return some rows of a batch: counted messages, acks, and no-ops, which are neither."""
     made = np.empty((WIDTH, len(rows)), np.int64)
     for line, name in enumerate(_NAMES):
@@ -104,7 +104,7 @@ def refs_of(rows: Longs) -> NDArray[np.void]:
     return made
 
 
-class Pile:
+class RowBuffer:
     """Rows of a table to be, piece by piece. A column's piece is an array, or one number for all rows of the piece."""
 
     def __init__(self, columns: tuple[str, ...], refs: tuple[str, ...]) -> None:

@@ -12,13 +12,13 @@ import numpy as np
 
 from analysis.context import kinds
 from analysis.context.flow_control.buffer_size import KEY, NEVER, NO_WINDOW, size_of
-from analysis.context.flow_control.connection import Known, Ledger, Piles
+from analysis.context.flow_control.connection import CapturedSoFar, ConnectionFlow, FlowTables
 from analysis.context.flow_control.rows import ACKED, CODE, END, SIDE_SHIFT, SIZE, TIME, WIDTH, matrix_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Sight
+    from analysis.context.batch import ContextBatch
     from analysis.context.tables import Table
 
     Longs = NDArray[np.int64]
@@ -29,12 +29,12 @@ KEEP_ALL = 1 << 19  #: rows of all connections that may wait
 _RELIEF = 0.75
 
 
-class Flow:
+class FlowControl:
     """All connections' books."""
 
     def __init__(self) -> None:
-        self._piles = Piles()
-        self._ledgers: dict[int, Ledger] = {}
+        self._piles = FlowTables()
+        self._ledgers: dict[int, ConnectionFlow] = {}
         self._lots: list[Longs] = []
         self._numbers: list[Longs] = []  #: the connections of the rows in these
         self._waiting = 0
@@ -48,7 +48,7 @@ class Flow:
         self._unopened = np.zeros(0, bool)
         self._before = np.zeros((WIDTH, 0), np.int64)  #: the messages before that, as one
 
-    def fold(self, sight: Sight, facts: dict[str, Longs]) -> None:
+    def fold(self, sight: ContextBatch, facts: dict[str, Longs]) -> None:
         """Take a batch."""
         self._grow(int(sight.connection.max()) + 1)
         # Of several writes to one place the last one stays, and rows are in their order.
@@ -95,7 +95,7 @@ class Flow:
         for name in ("_active", "_unopened"):
             setattr(self, name, np.concatenate((getattr(self, name), np.zeros(more, bool))))
 
-    def _holes(self, sight: Sight) -> None:
+    def _holes(self, sight: ContextBatch) -> None:
         """Note where each direction misses something for the first time."""
         gap, skipped, missing = sight.numbers("gap"), sight.numbers("skipped"), sight.numbers("missing")
         lost = np.flatnonzero((gap > 0) | (skipped > 0) | (missing > 0))
@@ -105,7 +105,7 @@ class Flow:
 
     def _gather(
         self,
-        sight: Sight,
+        sight: ContextBatch,
         facts: dict[str, Longs],
         counted: NDArray[np.bool_],
         ack: NDArray[np.bool_],
@@ -125,7 +125,7 @@ class Flow:
             self._numbers.append(number)
             self._waiting += len(rows)
 
-    def _sum(self, sight: Sight, rows: Longs) -> None:
+    def _sum(self, sight: ContextBatch, rows: Longs) -> None:
         """Add messages of connections without a window to the one that stands for all of them."""
         number, before = sight.connection[rows], self._before
         before[SIZE] += np.bincount(number, sight.numbers("flow_bytes")[rows], before.shape[1]).astype(np.int64)
@@ -134,7 +134,7 @@ class Flow:
         before[CODE, number] = sight.side[rows] << SIDE_SHIFT
         np.maximum.at(before[ACKED], number, sight.numbers("acked_offset")[rows])
 
-    def _controls(self, sight: Sight, facts: dict[str, Longs], rows: Longs) -> None:
+    def _controls(self, sight: ContextBatch, facts: dict[str, Longs], rows: Longs) -> None:
         """Hand windows that are asked for or granted to the ledgers."""
         self._open(sight, facts, rows)
         names = ("opaque", "key", "text", "status", "response", "direction", "end_offset", "acked_offset", "time_ns")
@@ -149,7 +149,7 @@ class Flow:
                 size = size_of(row["text"] or "") if row["key"] == KEY else NO_WINDOW
                 ledger.windows.ask(row["end_offset"], row["opaque"], size)
 
-    def _open(self, sight: Sight, facts: dict[str, Longs], rows: Longs, *, active: bool = True) -> None:
+    def _open(self, sight: ContextBatch, facts: dict[str, Longs], rows: Longs, *, active: bool = True) -> None:
         """Begin ledgers for the connections that have none; from an ack or a control on, they are in use."""
         for row in rows[~self._active[sight.connection[rows]]].tolist():
             number = int(sight.connection[row])
@@ -157,7 +157,7 @@ class Flow:
                 producer = int(facts["producer"][row])
                 if producer < 0:  # nobody said: who gives bytes back, or asks for something, consumes
                     producer = int(sight.side[row]) ^ int(not sight.response[row] and active)
-                self._ledgers[number] = Ledger(number, producer, self._piles)
+                self._ledgers[number] = ConnectionFlow(number, producer, self._piles)
             if active and not self._active[number]:
                 self._active[number] = True
                 if self._before[SIZE, number]:
@@ -165,11 +165,11 @@ class Flow:
                     self._numbers.append(np.array([number]))
                     self._waiting += 1
 
-    def _known(self, number: int) -> tuple[Known, Known]:
+    def _known(self, number: int) -> tuple[CapturedSoFar, CapturedSoFar]:
         both = slice(2 * number, 2 * number + 2)
         columns = (self._heard, self._hole, self._acked, self._time_ns)
         one, other = zip(*(column[both].tolist() for column in columns), strict=True)
-        return Known(*one), Known(*other)
+        return CapturedSoFar(*one), CapturedSoFar(*other)
 
     def _settle(self) -> None:
         """Hand everything that was gathered to the ledgers."""

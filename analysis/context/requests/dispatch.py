@@ -11,22 +11,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.requests.state import FEATURE_BITS, GAP, LIMIT, ONE_SIDED, START, Asked, Orphan, bit, control_bit
-from analysis.context.requests.stream_lifecycle import KEY_BITS, Happenings, Lives, filters, or_else, stream_key
+from analysis.context.requests.state import (
+    FEATURE_BITS,
+    GAP,
+    LIMIT,
+    ONE_SIDED,
+    START,
+    PendingRequest,
+    UnmatchedResponse,
+    bit,
+    control_bit,
+)
+from analysis.context.requests.stream_lifecycle import (
+    KEY_BITS,
+    BatchChanges,
+    StreamLifecycle,
+    filters,
+    or_else,
+    stream_key,
+)
 from dissector.spec import enums
 from dissector.summary.streams import stream_id_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Directions, Sight
+    from analysis.context.batch import ContextBatch, DirectionGaps
     from analysis.context.frame_refs import Ref
-    from analysis.context.requests.state import Talk
-    from analysis.context.requests.tracker import Desk
+    from analysis.context.requests.state import ConnectionState
+    from analysis.context.requests.tracker import RequestTracker
 
     Longs = NDArray[np.int64]
 
-__all__ = ["KEY_BITS", "Happenings", "Reader", "stream_key"]
+__all__ = ["KEY_BITS", "BatchChanges", "SetupReader", "stream_key"]
 
 COLUMNS = (
     *("direction", "response", "opcode", "status", "vbucket", "stream_id", "opaque", "end_offset", "acked_offset"),
@@ -46,12 +63,14 @@ _ANSWERED_PUSHES = ("stream_ok", "stream_not", "stream_rollback", "failover")  #
 ACK_WANTED = 0x08
 
 
-class Reader:
+class SetupReader:
     """Reads one batch's messages into the desk's books."""
 
-    def __init__(self, desk: Desk, sight: Sight, gaps: Longs, directions: Directions, done: Happenings) -> None:
+    def __init__(
+        self, desk: RequestTracker, sight: ContextBatch, gaps: Longs, directions: DirectionGaps, done: BatchChanges
+    ) -> None:
         self._desk = desk
-        self._lives = Lives(desk, done)
+        self._lives = StreamLifecycle(desk, done)
         self._sight = sight
         self._gaps = gaps
         self._directions = directions
@@ -78,10 +97,10 @@ class Reader:
 
     # ------------------------------------------------------------------------------------------------------ requests
 
-    def _request(self, talk: Talk, index: int, row: dict[str, Any], ref: Ref) -> None:
+    def _request(self, talk: ConnectionState, index: int, row: dict[str, Any], ref: Ref) -> None:
         opcode, side, opaque = row["opcode"], row["direction"], row["opaque"]
         vbucket = or_else(row["vbucket"])
-        asked = Asked(opcode, ref, row["end_offset"], vbucket, or_else(row["stream_id"], 0), opaque)
+        asked = PendingRequest(opcode, ref, row["end_offset"], vbucket, or_else(row["stream_id"], 0), opaque)
         if opcode == kinds.OPEN:
             self._open(talk, index, row, ref, asked)
         elif opcode in (kinds.CONTROL, kinds.HELLO):
@@ -103,7 +122,7 @@ class Reader:
         elif talk.wait((side, opcode, opaque), asked) and opcode in _LEAVING:
             talk.leaving[vbucket] += 1
 
-    def _open(self, talk: Talk, index: int, row: dict[str, Any], ref: Ref, asked: Asked) -> None:
+    def _open(self, talk: ConnectionState, index: int, row: dict[str, Any], ref: Ref, asked: PendingRequest) -> None:
         flags = or_else(row["open_flags"], 0)
         side = row["direction"]
         if talk.opened == 0:
@@ -114,7 +133,7 @@ class Reader:
         asked.numbers["flags"] = flags
 
     @staticmethod
-    def _stream_request(row: dict[str, Any], asked: Asked) -> None:
+    def _stream_request(row: dict[str, Any], asked: PendingRequest) -> None:
         asked.stream_id = stream_id_of(row["text"]) or 0
         high = row["high_seqno"]
         asked.numbers = {
@@ -129,7 +148,7 @@ class Reader:
 
     # ------------------------------------------------------------------------------------------------------- answers
 
-    def _response(self, talk: Talk, index: int, row: dict[str, Any], ref: Ref) -> None:
+    def _response(self, talk: ConnectionState, index: int, row: dict[str, Any], ref: Ref) -> None:
         opcode, side, opaque, status = row["opcode"], row["direction"], row["opaque"], or_else(row["status"])
         early = bool(self._sight.early[index])
         place = (1 - side, opcode, opaque)
@@ -153,7 +172,7 @@ class Reader:
 
     def _awaited(
         self,
-        talk: Talk,
+        talk: ConnectionState,
         place: tuple[int, int, int],
         row: dict[str, Any],
         ref: Ref,
@@ -164,7 +183,7 @@ class Reader:
         """Keep an answer whose request may still turn up, or report it; tell whether either was done."""
         side, _, opaque = place
         acked = or_else(row["acked_offset"])
-        orphan = Orphan(
+        orphan = UnmatchedResponse(
             row["opcode"], opaque, 1 - side, or_else(row["status"]), acked, ref, talk.answered.get(place),
             tuple(row["features"] or ()), talk.opaques.get(opaque) if harmless else None, harmless,
         )  # fmt: skip
@@ -177,11 +196,11 @@ class Reader:
             self._desk.unasked(talk, orphan, LIMIT)
         return True
 
-    def _unexplained(self, talk: Talk, index: int, ref: Ref) -> None:
+    def _unexplained(self, talk: ConnectionState, index: int, ref: Ref) -> None:
         self._done.unexplained.append(index)
         talk.doubt[ref.side] = ref.ordinal
 
-    def _late(self, talk: Talk, index: int, asked: Asked, orphan: Orphan) -> None:
+    def _late(self, talk: ConnectionState, index: int, asked: PendingRequest, orphan: UnmatchedResponse) -> None:
         """A request turns up behind its answer: what was agreed upon counts from here on."""
         self._paired(talk, asked, orphan.ref, orphan.status)
         if orphan.status != enums.SUCCESS:
@@ -191,7 +210,7 @@ class Reader:
         elif asked.opcode in (kinds.STREAM_REQUEST, kinds.CLOSE_STREAM, kinds.ADD_STREAM):
             talk.doubt[orphan.side] = max(talk.doubt[orphan.side], orphan.ref.ordinal)
 
-    def _paired(self, talk: Talk, asked: Asked, ref: Ref, status: int) -> None:
+    def _paired(self, talk: ConnectionState, asked: PendingRequest, ref: Ref, status: int) -> None:
         """Report an answer and its request."""
         talk.remember(talk.answered, (asked.ref.side, asked.opcode, asked.opaque), asked.ref)
         self._desk.answers.add(
@@ -209,7 +228,9 @@ class Reader:
         if asked.opcode in OWED:
             self._desk.exchanged(talk, asked, ref)
 
-    def _settle(self, talk: Talk, index: int, asked: Asked, row: dict[str, Any], ref: Ref, status: int) -> None:
+    def _settle(
+        self, talk: ConnectionState, index: int, asked: PendingRequest, row: dict[str, Any], ref: Ref, status: int
+    ) -> None:
         """Draw the consequences of an answer."""
         opcode = asked.opcode
         if opcode == kinds.ADD_STREAM:
@@ -227,7 +248,7 @@ class Reader:
         else:
             self._agree(talk, index, asked, row["features"] or ())
 
-    def _agree(self, talk: Talk, index: int, asked: Asked, features: tuple[int, ...]) -> None:
+    def _agree(self, talk: ConnectionState, index: int, asked: PendingRequest, features: tuple[int, ...]) -> None:
         before = talk.agreed
         if asked.opcode == kinds.HELLO:
             for feature in features:
@@ -248,7 +269,7 @@ class Reader:
         if talk.agreed != before:
             self._done.change("agreed", index, talk.agreed)
 
-    def _reply_to_data(self, talk: Talk, row: dict[str, Any], ref: Ref, index: int, *, early: bool) -> None:
+    def _reply_to_data(self, talk: ConnectionState, row: dict[str, Any], ref: Ref, index: int, *, early: bool) -> None:
         """Answers to data pair with some message of that opaque; nothing is used up by them."""
         opaque, other = row["opaque"], 1 - ref.side
         key = talk.opaques.get(opaque)
@@ -277,18 +298,18 @@ class Reader:
             again=int((1 - ref.side, row["opcode"], opaque) in talk.answered),
         )
 
-    def _heard(self, talk: Talk, side: int, before: int) -> int:
+    def _heard(self, talk: ConnectionState, side: int, before: int) -> int:
         """Return how far a direction's frames had come before a row of this batch."""
         rows = self._side_rows(talk, side)
         at = int(np.searchsorted(rows, before)) - 1
         return int(self._end_offset[rows[at]]) if at >= 0 else self._directions.heard(talk.number * 2 + side)
 
-    def _gap_of(self, talk: Talk, side: int, before: int) -> int:
+    def _gap_of(self, talk: ConnectionState, side: int, before: int) -> int:
         rows = self._side_rows(talk, side)
         at = int(np.searchsorted(rows, before)) - 1
         return int(self._gaps[rows[at]]) if at >= 0 else self._directions.gap(talk.number * 2 + side)
 
-    def _side_rows(self, talk: Talk, side: int) -> Longs:
+    def _side_rows(self, talk: ConnectionState, side: int) -> Longs:
         direction = talk.number * 2 + side
         rows = self._rows_of.get(direction)
         if rows is None:
@@ -297,14 +318,14 @@ class Reader:
 
     # ----------------------------------------------------------------------------------------------------- the draft
 
-    def _draft(self, talk: Talk, index: int, row: dict[str, Any], ref: Ref) -> None:
+    def _draft(self, talk: ConnectionState, index: int, row: dict[str, Any], ref: Ref) -> None:
         """The draft has no opens: a request names its stream, and its answers come as pushes."""
         name, side, opaque = row["name"], row["direction"], row["opaque"]
         vbucket = or_else(row["vbucket"], 0)
         if not row["response"]:
             talk.opened = talk.opened or ref.ordinal
             self._done.change("opened", index, talk.opened)
-            asked = Asked(row["opcode"], ref, row["end_offset"], vbucket, 0, opaque)
+            asked = PendingRequest(row["opcode"], ref, row["end_offset"], vbucket, 0, opaque)
             if name == "stream_request":
                 self._stream_request(row, asked)
                 asked.stream_id = 0

@@ -62,7 +62,7 @@ def control_bit(name: str) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class PendingRequest:
     """A request that waits for its answer."""
 
     opcode: int
@@ -76,10 +76,10 @@ class Asked:
     text: str = ""
     key: bytes = b""
     numbers: dict[str, int] = field(default_factory=dict)
-    links: list[Link] = field(default_factory=list)  #: add stream: the stream requests that carry it out
+    links: list[AddStreamLink] = field(default_factory=list)  #: add stream: the stream requests that carry it out
 
 
-class Link(NamedTuple):
+class AddStreamLink(NamedTuple):
     """A stream request that carries out an add stream."""
 
     opaque: int
@@ -89,7 +89,7 @@ class Link(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Orphan:
+class UnmatchedResponse:
     """An answer to nothing, until all that its sender had heard has been seen."""
 
     opcode: int
@@ -105,7 +105,7 @@ class Orphan:
 
 
 @dataclass(slots=True, eq=False)
-class Closing:
+class PendingClose:
     """A stream that the producer agreed to close."""
 
     key: int
@@ -117,7 +117,7 @@ class Closing:
 
 
 @dataclass(slots=True, eq=False)
-class Talk:
+class ConnectionState:
     """One connection."""
 
     number: int
@@ -127,20 +127,26 @@ class Talk:
     window: int = -1  #: accepted connection_buffer_size; -1: none
     doubt: list[int] = field(default_factory=lambda: [0, 0])  #: by side, ordinal of the last unexplained row
     crowded: bool = False  #: something was not remembered for want of room
-    waiting: dict[tuple[int, int, int], deque[Asked]] = field(default_factory=dict)  #: (side, opcode, opaque)
-    order: OrderedDict[int, Asked] = field(default_factory=OrderedDict)  #: the same by ordinal
+    waiting: dict[tuple[int, int, int], deque[PendingRequest]] = field(default_factory=dict)  #: (side, opcode, opaque)
+    order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the same by ordinal
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
-    orphans: dict[tuple[int, int, int], deque[Orphan]] = field(default_factory=dict)  #: by the request that they miss
+    orphans: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(
+        default_factory=dict
+    )  #: by the request that they miss
     orphaned: int = 0  #: how many these are
     live: dict[int, int] = field(default_factory=dict)  #: stream key to instance
     over: set[int] = field(default_factory=set)  #: keys of streams that ended or were closed
     ended: dict[int, int] = field(default_factory=dict)  #: key of a stream to the ordinal of a stream end for it
     leaving: Counter[int] = field(default_factory=Counter)  #: vbuckets whose stream is being closed or handed over
     opaques: OrderedDict[int, int] = field(default_factory=OrderedDict)  #: of streams, to a stream key
-    closing: dict[int, Closing] = field(default_factory=dict)
+    closing: dict[int, PendingClose] = field(default_factory=dict)
     reached: dict[int, Ref] = field(default_factory=dict)  #: stream keys that are at their end, and wait for the word
-    added: OrderedDict[int, Asked] = field(default_factory=OrderedDict)  #: vbucket to the add stream in progress
-    unlinked: OrderedDict[int, Link] = field(default_factory=OrderedDict)  #: vbucket to its last stream request
+    added: OrderedDict[int, PendingRequest] = field(
+        default_factory=OrderedDict
+    )  #: vbucket to the add stream in progress
+    unlinked: OrderedDict[int, AddStreamLink] = field(
+        default_factory=OrderedDict
+    )  #: vbucket to its last stream request
     variant: int = 0  #: opaques in add stream answers: 1 as in the header, 2 byte-reversed
     variant_ref: Ref | None = None  #: the first answer that shows it
 
@@ -151,7 +157,7 @@ class Talk:
         if len(table) > MAX_WAITING:
             table.popitem(last=False)
 
-    def wait(self, key: tuple[int, int, int], asked: Asked) -> bool:
+    def wait(self, key: tuple[int, int, int], asked: PendingRequest) -> bool:
         """Let a request wait for its answer; tell whether there was room."""
         if len(self.order) >= MAX_WAITING:
             self.crowded = True
@@ -160,7 +166,7 @@ class Talk:
         self.order[asked.ref.ordinal] = asked
         return True
 
-    def answer(self, key: tuple[int, int, int]) -> Asked | None:
+    def answer(self, key: tuple[int, int, int]) -> PendingRequest | None:
         """Return the request that an answer belongs to: the oldest that waits."""
         waiting = self.waiting.get(key)
         if not waiting:
@@ -171,7 +177,7 @@ class Talk:
         del self.order[asked.ref.ordinal]
         return asked
 
-    def leave_orphan(self, key: tuple[int, int, int], orphan: Orphan) -> bool:
+    def leave_orphan(self, key: tuple[int, int, int], orphan: UnmatchedResponse) -> bool:
         """Let an answer wait for its request; tell whether there was room."""
         if self.orphaned >= MAX_WAITING:
             self.crowded = True
@@ -180,7 +186,7 @@ class Talk:
         self.orphaned += 1
         return True
 
-    def adopt(self, key: tuple[int, int, int], end_offset: int) -> Orphan | None:
+    def adopt(self, key: tuple[int, int, int], end_offset: int) -> UnmatchedResponse | None:
         """Return the answer that a request belongs to, which the capture has before it."""
         found = self.orphans.get(key)
         # Its receiver had the request when the answer was sent: only the capture has them the wrong way round.

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analysis.context.frame_refs import Ref
-from analysis.context.requests.state import GAP, KNOWN, START, Closing, Link, bit
+from analysis.context.requests.state import GAP, KNOWN, START, AddStreamLink, PendingClose, bit
 from dissector.spec import enums
 
 if TYPE_CHECKING:
-    from analysis.context.requests.state import Asked, Talk
-    from analysis.context.requests.tracker import Desk
+    from analysis.context.requests.state import ConnectionState, PendingRequest
+    from analysis.context.requests.tracker import RequestTracker
 
 KEY_BITS = 33
 _MOST_LINKS = 16  #: stream requests that are remembered of one add stream
@@ -22,7 +22,7 @@ _TAKEOVER = 0x01  #: stream flag
 
 
 @dataclass(slots=True, eq=False)
-class Happenings:
+class BatchChanges:
     """What a batch's set-up messages settle for the rows around them."""
 
     begins: dict[int, tuple[int, int]] = field(default_factory=dict)  #: row to stream key and instance
@@ -31,7 +31,9 @@ class Happenings:
     unexplained: list[int] = field(default_factory=list)  #: rows that show that something was lost
     changes: dict[str, dict[int, int]] = field(default_factory=dict)  #: fact to row and its new value
     over: list[int] = field(default_factory=list)  #: instances to let go of behind the batch
-    confirmations: list[tuple[int, Asked, Talk]] = field(default_factory=list)  #: rows that confirm a marker
+    confirmations: list[tuple[int, PendingRequest, ConnectionState]] = field(
+        default_factory=list
+    )  #: rows that confirm a marker
 
     def change(self, fact: str, row: int, value: int) -> None:
         """Let a fact about the row's connection change there."""
@@ -53,15 +55,15 @@ def filters(text: str | None) -> bool:
     return bool(text) and ('"collections"' in str(text) or '"scope"' in str(text))
 
 
-class Lives:
+class StreamLifecycle:
     """Keeps the desk's books about streams, for one batch."""
 
-    def __init__(self, desk: Desk, done: Happenings) -> None:
+    def __init__(self, desk: RequestTracker, done: BatchChanges) -> None:
         self._desk = desk
         self._instances = desk.instances
         self._done = done
 
-    def begin(self, talk: Talk, index: int, asked: Asked, ref: Ref, *, draft: bool = False) -> None:
+    def begin(self, talk: ConnectionState, index: int, asked: PendingRequest, ref: Ref, *, draft: bool = False) -> None:
         """A stream request was granted."""
         key = stream_key(talk.number, asked.vbucket, asked.stream_id, ref.side)
         instances, done = self._instances, self._done
@@ -110,7 +112,7 @@ class Lives:
         talk.ended.pop(key, None)
         talk.remember(talk.opaques, asked.opaque, key)
 
-    def _alive(self, talk: Talk, key: int) -> bool:
+    def _alive(self, talk: ConnectionState, key: int) -> bool:
         """Tell whether a stream was granted and has neither ended nor been closed."""
         instance = talk.live.get(key, -1)
         return instance >= 0 and key not in talk.over and bool(self._instances["granted"][instance])
@@ -124,7 +126,7 @@ class Lives:
         record = self._instances.refs[name][instance]
         return Ref.of(record) if record["ordinal"] else None
 
-    def close(self, talk: Talk, index: int, asked: Asked, ref: Ref) -> None:
+    def close(self, talk: ConnectionState, index: int, asked: PendingRequest, ref: Ref) -> None:
         """A stream was closed: by the consumer, whose wish the producer grants, or on a relay's leg by the producer."""
         for side in (0, 1):
             key = stream_key(talk.number, asked.vbucket, asked.stream_id, side)
@@ -134,10 +136,10 @@ class Lives:
             if side == ref.side:  # the producer itself says so: what it sends afterwards is on purpose
                 announced = bool(talk.agreed & bit("send_stream_end_on_client_close_stream"))
                 self._done.closes[index] = key
-                talk.closing[key] = Closing(key, ref, asked.ref, asked.vbucket, asked.stream_id, announced)
+                talk.closing[key] = PendingClose(key, ref, asked.ref, asked.vbucket, asked.stream_id, announced)
             talk.over.add(key)
 
-    def end(self, talk: Talk, row: dict[str, Any], ref: Ref) -> None:
+    def end(self, talk: ConnectionState, row: dict[str, Any], ref: Ref) -> None:
         """A stream end came."""
         key = stream_key(talk.number, or_else(row["vbucket"], 0), or_else(row["stream_id"], 0), ref.side)
         closing = talk.closing.pop(key, None)
@@ -154,16 +156,16 @@ class Lives:
 
     # --------------------------------------------------------------------------------------------------- add stream
 
-    def add(self, talk: Talk, asked: Asked) -> None:
+    def add(self, talk: ConnectionState, asked: PendingRequest) -> None:
         """A consumer was asked to add a stream."""
         link = talk.unlinked.get(asked.vbucket)
         if link is not None and link.ref.side != asked.ref.side and link.acked >= asked.end_offset:
             asked.links.append(link)  # it had heard of it: only the capture has them the wrong way round
         talk.remember(talk.added, asked.vbucket, asked)
 
-    def requested(self, talk: Talk, asked: Asked, acked: int) -> None:
+    def requested(self, talk: ConnectionState, asked: PendingRequest, acked: int) -> None:
         """A stream request may carry out an add stream."""
-        link = Link(asked.opaque, asked.numbers["flags"], asked.ref, acked)
+        link = AddStreamLink(asked.opaque, asked.numbers["flags"], asked.ref, acked)
         added = talk.added.get(asked.vbucket)
         if added is None or added.ref.side == asked.ref.side:
             talk.remember(talk.unlinked, asked.vbucket, link)
@@ -171,7 +173,7 @@ class Lives:
             added.links.append(link)
             del added.links[:-_MOST_LINKS]
 
-    def added(self, talk: Talk, asked: Asked, row: dict[str, Any], ref: Ref, status: int) -> None:
+    def added(self, talk: ConnectionState, asked: PendingRequest, row: dict[str, Any], ref: Ref, status: int) -> None:
         """An add stream was answered."""
         if talk.added.get(asked.vbucket) is asked:
             del talk.added[asked.vbucket]
@@ -201,7 +203,9 @@ class Lives:
             unknown=unknown or talk.lost(),
         )
 
-    def _byte_order(self, talk: Talk, ref: Ref, opaque: int, told: int, swapped: int) -> tuple[Ref | None, Ref | None]:
+    def _byte_order(
+        self, talk: ConnectionState, ref: Ref, opaque: int, told: int, swapped: int
+    ) -> tuple[Ref | None, Ref | None]:
         """Return the answer that has its opaque in the other byte order than those before it, and one of those.
 
         All servers that were seen reverse the bytes, so where two orders meet, the one that does not is odd.

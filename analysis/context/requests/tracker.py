@@ -16,17 +16,17 @@ import numpy as np
 
 from analysis.context import kinds
 from analysis.context.frame_refs import Ref
-from analysis.context.progress import Latest
-from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, Happenings, Reader
-from analysis.context.requests.state import END, GAP, KNOWN, MAX_WAITING, ONE_SIDED, START, Talk
+from analysis.context.progress import DirectionProgress
+from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, BatchChanges, SetupReader
+from analysis.context.requests.state import END, GAP, KNOWN, MAX_WAITING, ONE_SIDED, START, ConnectionState
 from analysis.context.requests.stream_lifecycle import KEY_BITS
 from analysis.context.tables import Records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Directions, Sight
-    from analysis.context.requests.state import Asked, Closing, Orphan
+    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.requests.state import PendingClose, PendingRequest, UnmatchedResponse
     from analysis.context.streams.instances import Instances
 
     Longs = NDArray[np.int64]
@@ -37,14 +37,14 @@ LINGER_NS = 10 * 10**9  #: the longest that a stream end may take which has noth
 PATIENT = frozenset((kinds.ADD_STREAM, kinds.STREAM_REQUEST))
 
 
-class Desk:
+class RequestTracker:
     """All connections' dealings."""
 
     def __init__(self, instances: Instances) -> None:
-        self.talks: dict[int, Talk] = {}
+        self.talks: dict[int, ConnectionState] = {}
         self.instances = instances
-        self.latest = Latest()
-        self._directions: Directions | None = None
+        self.latest = DirectionProgress()
+        self._directions: DirectionGaps | None = None
         self._refused: OrderedDict[int, None] = OrderedDict()  #: ordinals of stream ends with another stream's opaque
         self.answers = Records(
             (
@@ -73,11 +73,11 @@ class Desk:
         )
         self.endings = Records(("unknown", "end_seqno", "seconds"), ("request",))
 
-    def talk(self, connection: int) -> Talk:
+    def talk(self, connection: int) -> ConnectionState:
         """Return what is remembered of a connection."""
         found = self.talks.get(connection)
         if found is None:
-            found = self.talks[connection] = Talk(connection)
+            found = self.talks[connection] = ConnectionState(connection)
         return found
 
     def refuse(self, ordinal: int) -> None:
@@ -92,9 +92,9 @@ class Desk:
             return np.zeros(len(ordinals), bool)
         return np.isin(ordinals, [*self._refused])
 
-    def read(self, sight: Sight, gaps: Longs, directions: Directions) -> Happenings:
+    def read(self, sight: ContextBatch, gaps: Longs, directions: DirectionGaps) -> BatchChanges:
         """Take a batch's set-up messages. ``gaps`` are the last gaps of each row's direction."""
-        done = Happenings()
+        done = BatchChanges()
         self._directions = directions
         kind = sight.kind
         wanted = (kind == kinds.DESK) | (kind == kinds.END) | (kind == kinds.STATE)
@@ -104,7 +104,7 @@ class Desk:
         wanted |= (kind == kinds.ACK) & sight.early
         which = np.flatnonzero(wanted)
         if len(which):
-            reader = Reader(self, sight, gaps, directions, done)
+            reader = SetupReader(self, sight, gaps, directions, done)
             for index, row in zip(which.tolist(), sight.view.rows(which, COLUMNS), strict=True):
                 reader.take(index, row)
         self.latest.fold(sight)
@@ -127,12 +127,12 @@ class Desk:
 
     # ------------------------------------------------------------------------------------------------ what never came
 
-    def _lost(self, talk: Talk, side: int) -> int:
+    def _lost(self, talk: ConnectionState, side: int) -> int:
         """Return the last row of a direction before which something was lost."""
         assert self._directions is not None  # noqa: S101 - there are talks, so there were batches
         return max(self._directions.gap(talk.number * 2 + side), talk.doubt[side])
 
-    def _unknown_silence(self, talk: Talk, ref: Ref, side: int, patience_ns: int = LINGER_NS) -> int:
+    def _unknown_silence(self, talk: ConnectionState, ref: Ref, side: int, patience_ns: int = LINGER_NS) -> int:
         """Return why it is not certain that a side said nothing more about something."""
         if not talk.opened:
             return START
@@ -142,7 +142,7 @@ class Desk:
             return END
         return KNOWN if self.latest.free(talk.number, talk.window) else END
 
-    def _unanswered(self, talk: Talk, asked: Asked) -> None:
+    def _unanswered(self, talk: ConnectionState, asked: PendingRequest) -> None:
         """Report a request that nobody has answered."""
         other = talk.number * 2 + 1 - asked.ref.side
         unknown = START if not talk.opened else KNOWN
@@ -157,13 +157,15 @@ class Desk:
         waited = max(self.latest.time_ns(other) - asked.ref.time_ns, 0)
         self._exchange(talk, asked, None, waited, unknown)
 
-    def exchanged(self, talk: Talk, asked: Asked, answer: Ref) -> None:
+    def exchanged(self, talk: ConnectionState, asked: PendingRequest, answer: Ref) -> None:
         """Report a request that was answered."""
         latency = answer.time_ns - asked.ref.time_ns
         unknown = talk.lost(asked.ref.ordinal) if latency > PATIENCE_NS else KNOWN
         self._exchange(talk, asked, answer, latency, unknown)
 
-    def _exchange(self, talk: Talk, asked: Asked, answer: Ref | None, latency: int, unknown: int) -> None:
+    def _exchange(
+        self, talk: ConnectionState, asked: PendingRequest, answer: Ref | None, latency: int, unknown: int
+    ) -> None:
         self.exchanges.add(
             talk.number,
             asked.vbucket,
@@ -179,7 +181,9 @@ class Desk:
             opaque=asked.opaque,
         )
 
-    def closing_ended(self, talk: Talk, closing: Closing, ending: Ref | None, reason: int, unknown: int) -> None:
+    def closing_ended(
+        self, talk: ConnectionState, closing: PendingClose, ending: Ref | None, reason: int, unknown: int
+    ) -> None:
         """Report how the closing of a stream went on."""
         self.closings.add(
             talk.number,
@@ -205,7 +209,7 @@ class Desk:
         if int(self.instances.refs["answer"]["ordinal"][instance]) < ref.ordinal:
             talk.reached.setdefault(key, ref)
 
-    def _unended(self, talk: Talk, key: int, ref: Ref) -> None:
+    def _unended(self, talk: ConnectionState, key: int, ref: Ref) -> None:
         instance = talk.live.get(key, -1)
         request = Ref.of(self.instances.refs["request"][instance]) if instance >= 0 else None
         self.endings.add(
@@ -221,7 +225,7 @@ class Desk:
 
     # -------------------------------------------------------------------------------- answers that found no request
 
-    def _unknown_question(self, talk: Talk, orphan: Orphan) -> int:
+    def _unknown_question(self, talk: ConnectionState, orphan: UnmatchedResponse) -> int:
         """Return why it is not certain that an answer had no request."""
         assert self._directions is not None  # noqa: S101
         other = 1 - orphan.side
@@ -233,7 +237,7 @@ class Desk:
             return ONE_SIDED
         return talk.lost()
 
-    def unasked(self, talk: Talk, orphan: Orphan, unknown: int) -> None:
+    def unasked(self, talk: ConnectionState, orphan: UnmatchedResponse, unknown: int) -> None:
         """Report an answer to nothing."""
         key = orphan.key
         pairing = 3 if orphan.harmless else 0 if orphan.first is None else 2

@@ -13,14 +13,14 @@ import numpy as np
 
 from analysis.context import kinds
 from analysis.context.streams.key_versions import COLUMN, FIELDS
-from analysis.context.trails import Trail
+from analysis.context.trails import RowsOfKind
 from dissector.arrow import plain, valid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.streams.key_versions import Versions
-    from analysis.context.streams.rows import Stretch
+    from analysis.context.streams.key_versions import KeyVersions
+    from analysis.context.streams.rows import StreamRows
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -35,7 +35,7 @@ _SYNC = ("ordinal", "frame", "seqno", "opcode")
 class Documents:
     """The columns of a stretch that are about documents."""
 
-    def __init__(self, stretch: Stretch, versions: Versions, syncs: Versions) -> None:
+    def __init__(self, stretch: StreamRows, versions: KeyVersions, syncs: KeyVersions) -> None:
         self._stretch = stretch
         self._instances = stretch.instances
         self._versions, self._syncs = versions, syncs
@@ -154,7 +154,7 @@ class Documents:
         return ahead
 
     @cached_property
-    def _foreign(self) -> Trail:
+    def _foreign(self) -> RowsOfKind:
         """Documents whose revision or CAS another cluster made.
 
         A vbucket's own clock and seqnos only grow: a CAS below that of the item before, or a revision above the seqno,
@@ -170,7 +170,7 @@ class Documents:
             disorder = (before >= CLOCK) & (cas[rows] >= CLOCK) & (cas[rows] < before)
             disorder |= stretch.number("rev_seqno", rows) > stretch.seqno[rows]
             mask[rows] = disorder & ~stretch.snapshots.inside_oso(rows)
-        return Trail(stretch.groups, mask)
+        return RowsOfKind(stretch.groups, mask)
 
     def remember(self) -> None:
         """Carry over what the next batch has to know."""

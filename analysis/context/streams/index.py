@@ -1,7 +1,7 @@
 """Streams: which rows of a batch belong to which stream instance, each stream's in their order.
 
 Finds the rows, and the entries in :class:`Instances` that they belong to. What the rows are to each other is told by
-:class:`analysis.context.streams.rows.Stretch`.
+:class:`analysis.context.streams.rows.StreamRows`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.lookback import Groups
+from analysis.context.lookback import RowGroups
 from analysis.context.requests.stream_lifecycle import KEY_BITS, stream_key
-from analysis.context.streams.key_versions import Versions
-from analysis.context.streams.rows import BEGUN, CLOSED, CONFIRMED, Stretch
+from analysis.context.streams.key_versions import KeyVersions
+from analysis.context.streams.rows import BEGUN, CLOSED, CONFIRMED, StreamRows
 from dissector.frames.batch import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Directions, Sight
-    from analysis.context.requests.stream_lifecycle import Happenings
-    from analysis.context.requests.tracker import Desk
+    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.requests.stream_lifecycle import BatchChanges
+    from analysis.context.requests.tracker import RequestTracker
     from analysis.context.streams.instances import Instances
 
     Longs = NDArray[np.int64]
@@ -32,16 +32,16 @@ _SYNCS = 1 << 16  #: prepares and completions that are remembered
 _SHORT = 1 << 16  #: numbers below sort in one go over their digits
 
 
-class Streams:
+class StreamIndex:
     """All streams of a run."""
 
-    def __init__(self, instances: Instances, desk: Desk, versions: Versions | None = None) -> None:
+    def __init__(self, instances: Instances, desk: RequestTracker, versions: KeyVersions | None = None) -> None:
         self.instances = instances
         self.desk = desk
-        self.versions = versions or Versions()
-        self.syncs = Versions(_SYNCS)
+        self.versions = versions or KeyVersions()
+        self.syncs = KeyVersions(_SYNCS)
 
-    def fold(self, sight: Sight, done: Happenings, gaps: Longs, directions: Directions) -> Stretch:
+    def fold(self, sight: ContextBatch, done: BatchChanges, gaps: Longs, directions: DirectionGaps) -> StreamRows:
         """Take a batch; what comes back gives tables of the messages of streams, each stream's in their order."""
         rows, key, kind, begun = self._rows(sight, done)
         keys, code = distinct(key)
@@ -56,14 +56,14 @@ class Streams:
         heads = np.flatnonzero(first)
         known = self._known(done, keys, code[heads[kind[heads] != BEGUN]])
         first[begins] = True
-        groups = Groups(first)
+        groups = RowGroups(first)
         # Only the first part of a stream's rows has the entry that the batch found; others begin with their own.
         entries = known[code[groups.starts]] if len(keys) else np.empty(0, np.int64)
         if len(begins):
             entries[groups.number[begins]] = [begun[row] for row in rows[begins].tolist()]
-        return Stretch(self, sight, rows, key, kind, groups, entries, gaps, directions, done)
+        return StreamRows(self, sight, rows, key, kind, groups, entries, gaps, directions, done)
 
-    def _rows(self, sight: Sight, done: Happenings) -> tuple[Longs, Longs, Longs, dict[int, int]]:
+    def _rows(self, sight: ContextBatch, done: BatchChanges) -> tuple[Longs, Longs, Longs, dict[int, int]]:
         """Return the rows that matter, with the key of their stream, their kind, and the entries that begin there."""
         vbucket = sight.numbers("vbucket")
         own = (sight.kind >= kinds.FIRST_OF_STREAM) & (sight.kind <= kinds.LAST_OF_STREAM)
@@ -90,13 +90,13 @@ class Streams:
             kind[at] = [each for _, each in extra.values()]
         return rows, key, kind, {row: instance for row, (_, instance) in done.begins.items()}
 
-    def _entry(self, done: Happenings, key: int) -> int:
+    def _entry(self, done: BatchChanges, key: int) -> int:
         """Return the entry that a stream had before the batch; -1: none."""
         if key in done.before:
             return done.before[key]
         return self.desk.talk(key >> KEY_BITS).live.get(key, -1)
 
-    def _known(self, done: Happenings, keys: list[int], needed: Longs) -> Longs:
+    def _known(self, done: BatchChanges, keys: list[int], needed: Longs) -> Longs:
         """Return, by stream, the entry that the batch found; streams whose beginning was not captured get one."""
         known = np.full(len(keys), -1, np.int64)
         for number in needed.tolist():
@@ -105,7 +105,7 @@ class Streams:
             known[number] = self._unasked(key, done) if entry < 0 else entry
         return known
 
-    def _unclaimed(self, done: Happenings, keys: list[int], code: Longs, kind: Longs, first: Mask) -> Mask:
+    def _unclaimed(self, done: BatchChanges, keys: list[int], code: Longs, kind: Longs, first: Mask) -> Mask:
         """Return the rows to keep: all but what is acknowledged of streams that nobody has seen yet."""
         kept = np.ones(len(code), bool)
         for head in np.flatnonzero(first & (kind == kinds.SEQNO_ACK)).tolist():
@@ -114,7 +114,7 @@ class Streams:
                 kept[head : head + int(others[0]) if len(others) else len(kept)] = False
         return kept
 
-    def _unasked(self, key: int, done: Happenings) -> int:
+    def _unasked(self, key: int, done: BatchChanges) -> int:
         """Make an entry for a stream whose beginning was not captured."""
         talk = self.desk.talk(key >> KEY_BITS)
         fresh = self.instances.add()

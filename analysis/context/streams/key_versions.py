@@ -26,7 +26,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  #: 2^64 divided by the golden ratio: sprea
 _SHIFT = np.uint64(32)
 
 
-class Versions:
+class KeyVersions:
     """One table for all streams: the instance is part of what is hashed."""
 
     def __init__(self, places: int = PLACES) -> None:

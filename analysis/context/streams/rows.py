@@ -1,7 +1,7 @@
 """A stretch: one batch's messages of streams, each with its instance, the marker in force and what came before it.
 
 All streams of all connections at once, and columns only when they are asked for. What has to outlive the batch is in
-the entries of :class:`analysis.context.streams.instances.Instances`; :meth:`Stretch.remember` puts it there.
+the entries of :class:`analysis.context.streams.instances.Instances`; :meth:`StreamRows.remember` puts it there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analysis.context.requests.stream_lifecycle import KEY_BITS
 from analysis.context.streams.documents import Documents
 from analysis.context.streams.snapshots import Snapshots
 from analysis.context.tables import Table, gathered
-from analysis.context.trails import Trail, filled
+from analysis.context.trails import RowsOfKind, filled
 from dissector.arrow import lengths, take
 from dissector.frames.schema import NO_END
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analysis.context.batch import Directions, Sight
-    from analysis.context.lookback import Groups
-    from analysis.context.requests.stream_lifecycle import Happenings
-    from analysis.context.streams.index import Streams
+    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.lookback import RowGroups
+    from analysis.context.requests.stream_lifecycle import BatchChanges
+    from analysis.context.streams.index import StreamIndex
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -49,21 +49,21 @@ _ACK_WANTED = 0x08  #: flag of markers
 _MISREAD = frozenset(("extras-length-unknown", "lengths-exceed-body"))  #: defects
 
 
-class Stretch:
+class StreamRows:
     """The rows of a batch, sorted by stream. ``rows`` are numbers in the batch, all others are numbers in here."""
 
     def __init__(
         self,
-        streams: Streams,
-        sight: Sight,
+        streams: StreamIndex,
+        sight: ContextBatch,
         rows: Longs,
         key: Longs,
         kind: Longs,
-        groups: Groups,
+        groups: RowGroups,
         entries: Longs,
         gaps: Longs,
-        directions: Directions,
-        done: Happenings,
+        directions: DirectionGaps,
+        done: BatchChanges,
     ) -> None:
         self.sight, self.rows, self.key, self.kind, self.groups = sight, rows, key, kind, groups
         self._streams, self._directions, self._done, self._all_gaps = streams, directions, done, gaps
@@ -76,18 +76,18 @@ class Stretch:
         unreadable = data & (self.seqno < 0)
         self.data: Mask = data & ~unreadable
         self.ordinal = sight.base + rows
-        self._unreadable = Trail(groups, unreadable)
+        self._unreadable = RowsOfKind(groups, unreadable)
         self.gaps = self._holes(gaps[rows])
         self.lossy = bool(self.gaps.any())
-        self.items = Trail(groups, self.data)
+        self.items = RowsOfKind(groups, self.data)
         self.markers = self.trail(kinds.MARKER)
         self.brackets = self.trail(kinds.OSO)
         self.snapshots = Snapshots(self)
         self.documents = Documents(self, streams.versions, streams.syncs)
 
-    def trail(self, kind: int) -> Trail:
+    def trail(self, kind: int) -> RowsOfKind:
         """Return the rows of a kind."""
-        return Trail(self.groups, self.kind == kind)
+        return RowsOfKind(self.groups, self.kind == kind)
 
     def _holes(self, gaps: Longs) -> Longs:
         """Return each row's last gap; an item without a seqno is as good as lost to all behind it."""
@@ -111,7 +111,7 @@ class Stretch:
         """Return a source that takes what the entry has."""
         return lambda rows: self.instances[name][self.of(rows)]
 
-    def last(self, trail: Trail, column: str, carried: str) -> Any:
+    def last(self, trail: RowsOfKind, column: str, carried: str) -> Any:
         """Return a source: a column of the last row of a trail before each row."""
 
         def make(rows: Rows) -> Longs:
@@ -127,7 +127,7 @@ class Stretch:
 
         return make
 
-    def ordinals(self, trail: Trail, name: str) -> Any:
+    def ordinals(self, trail: RowsOfKind, name: str) -> Any:
         """Return a source: the ordinal of the last row of a trail before each row."""
 
         def make(rows: Rows) -> Longs:
@@ -136,7 +136,7 @@ class Stretch:
 
         return make
 
-    def references(self, trail: Trail, name: str) -> Any:
+    def references(self, trail: RowsOfKind, name: str) -> Any:
         """Return a source: references to the last row of a trail before each row."""
 
         def make(rows: Rows) -> NDArray[np.void]:
@@ -249,7 +249,7 @@ class Stretch:
         self._acks = acks = self.trail(kinds.SEQNO_ACK)
         self._confirmed = confirmed = self.trail(CONFIRMED)
         flags = self.sight.numbers("snapshot_type")[self.rows] if len(self.markers) else self.kind
-        self._asking = asking = Trail(self.groups, self.markers.mask & (flags > 0) & (flags & _ACK_WANTED > 0))
+        self._asking = asking = RowsOfKind(self.groups, self.markers.mask & (flags > 0) & (flags & _ACK_WANTED > 0))
         columns["acked_before"] = self.last(acks, "prepared_seqno", "acked_seqno")
         refs["before"] = self.references(acks, "seqno_ack")
         columns["due"] = lambda rows: (
@@ -292,14 +292,14 @@ class Stretch:
         """Let go of the parts that refer back here: whole batches would wait for the garbage collector."""
         del self.snapshots, self.documents
 
-    def keep(self, name: str, trail: Trail) -> None:
+    def keep(self, name: str, trail: RowsOfKind) -> None:
         """Carry over which row of a trail was the last."""
         if len(trail):
             found = trail.until(self.groups.ends)
             here = found >= 0
             self.instances.refs[name][self.entries[here]] = self.sight.refs()[self.rows[found[here]]]
 
-    def keep_number(self, name: str, trail: Trail, column: str) -> None:
+    def keep_number(self, name: str, trail: RowsOfKind, column: str) -> None:
         """Carry over a column of the last row of a trail."""
         if len(trail):
             found = trail.until(self.groups.ends)
@@ -325,7 +325,7 @@ class Stretch:
             self._streams.desk.reach(key >> KEY_BITS, key, self.sight.ref(int(self.rows[row])))
 
 
-def _misread(sight: Sight) -> Mask:
+def _misread(sight: ContextBatch) -> Mask:
     """Tell which rows are not what their message says, so that no field of theirs means anything."""
     misread = np.zeros(sight.size, bool)
     defects = sight.view.batch.column("defects")

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.trails import Trail
+from analysis.context.trails import RowsOfKind
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.streams.rows import Stretch
+    from analysis.context.streams.rows import StreamRows
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -37,7 +37,7 @@ _BITS = 2  #: a type that is no less says that types are bits: once they were 0 
 class Snapshots:
     """The columns of a stretch that are about snapshots."""
 
-    def __init__(self, stretch: Stretch) -> None:
+    def __init__(self, stretch: StreamRows) -> None:
         self._stretch = stretch
         self._instances = stretch.instances
         self._oso = bool(len(stretch.brackets)) or bool(
@@ -53,12 +53,12 @@ class Snapshots:
 
     # ------------------------------------------------------------------------------------------- markers of a kind
 
-    def _some(self, wanted: Mask) -> Trail:
+    def _some(self, wanted: Mask) -> RowsOfKind:
         """Return the markers that are wanted; there is an answer for each."""
         stretch = self._stretch
         mask = np.zeros(len(stretch.rows), bool)
         mask[stretch.markers.at[wanted]] = True
-        return Trail(stretch.groups, mask)
+        return RowsOfKind(stretch.groups, mask)
 
     def _of_markers(self, column: str) -> Longs:
         return self._stretch.number(column, self._stretch.markers.at)
@@ -68,26 +68,26 @@ class Snapshots:
         return np.maximum(self._of_markers("snapshot_type"), 0)
 
     @cached_property
-    def _typed(self) -> Trail:
+    def _typed(self) -> RowsOfKind:
         return self._some(self._types >= _BITS)
 
     @cached_property
-    def _disk(self) -> Trail:
+    def _disk(self) -> RowsOfKind:
         return self._some(self._types & _DISK > 0)
 
     @cached_property
-    def _completed(self) -> Trail:
+    def _completed(self) -> RowsOfKind:
         return self._some((self._types & _DISK > 0) & (self._of_markers("high_completed_seqno") > 0))
 
     @cached_property
-    def _dense(self) -> Trail:
+    def _dense(self) -> RowsOfKind:
         """Markers behind a snapshot that delivered at least half of the seqnos it spans (SEQ-12)."""
         at = self._stretch.markers.at
         span = self.marker_end(at) - self.marker_start(at) + 1
         return self._some((self.marker_end(at) >= 0) & (span >= DENSE_SPAN) & (2 * self.items(at) >= span))
 
     @cached_property
-    def _merging(self) -> Trail:
+    def _merging(self) -> RowsOfKind:
         """Markers that start inside what the one before them had left unsent: a replica merges snapshots (SNP-04)."""
         stretch, at = self._stretch, self._stretch.markers.at
         start, before = self._of_markers("snap_start_seqno"), self.marker_end(at)
@@ -195,18 +195,18 @@ class Snapshots:
         return since
 
     @cached_property
-    def _finished(self) -> Trail:
+    def _finished(self) -> RowsOfKind:
         return self._stretch.trail(kinds.CLOSING)
 
     @cached_property
-    def _started(self) -> Trail:
+    def _started(self) -> RowsOfKind:
         """Where the draft says that a stream starts."""
         stretch = self._stretch
         if not self._draft:
-            return Trail(stretch.groups, np.zeros(len(stretch.rows), bool))
+            return RowsOfKind(stretch.groups, np.zeros(len(stretch.rows), bool))
         at = stretch.rows
         mask = stretch.sight.draft[at] & (stretch.kind == kinds.OTHER) & (stretch.sight.opcode[at] == _STREAM_START)
-        return Trail(stretch.groups, mask)
+        return RowsOfKind(stretch.groups, mask)
 
     def _inside_draft(self, rows: Rows) -> Mask:
         """Tell which messages of the draft are between a snapshot's start and its end."""
@@ -214,14 +214,14 @@ class Snapshots:
         return inside
 
     @cached_property
-    def _opening(self) -> Trail:
+    def _opening(self) -> RowsOfKind:
         """The first items behind each marker, of early streams: there it comes behind what it closes (SNP-01)."""
         stretch = self._stretch
         mask = np.zeros(len(stretch.rows), bool)
         if self._early:
             rows = np.flatnonzero(stretch.data & stretch.sight.early[stretch.rows])
             mask[rows] = self.items(rows) == 0
-        return Trail(stretch.groups, mask)
+        return RowsOfKind(stretch.groups, mask)
 
     # ---------------------------------------------------------------------------------------------- what is carried
 

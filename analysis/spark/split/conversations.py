@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark.segment_rows import only, talk_of
+from analysis.spark.segment_rows import conversation_key, only
 from dissector.frames.batch_builder import batch_of
 from dissector.frames.schema import SCHEMA
 from dissector.link.flow_key import reverse_key
 from dissector.tcp.connections import Connections
-from dissector.tcp.lanes import SlowLane, run_block
+from dissector.tcp.lanes import SequentialPath, run_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dissector.link.segment_block import SegmentBlock
-    from dissector.options import Options
-    from dissector.tcp.connections import Connection, Segment
+    from dissector.options import ReadOptions
+    from dissector.tcp.connections import Connection, TcpSegment
     from dissector.tcp.frame_table import FrameTable
 
 RELEASED = pa.field(
@@ -45,11 +45,11 @@ _STEPS = (32, 512)
 class TrackedConnections(Connections):
     """Connections that remember which packet they began with."""
 
-    def __init__(self, slow: SlowLane, options: Options) -> None:
+    def __init__(self, slow: SequentialPath, options: ReadOptions) -> None:
         super().__init__(slow.emit, options.limits, options.ports, dialect=options.dialect)
         self.began: dict[int, int] = {}
 
-    def open(self, segment: Segment) -> tuple[Connection, int]:
+    def open(self, segment: TcpSegment) -> tuple[Connection, int]:
         """Make a connection for a segment that belongs to none."""
         entry = super().open(segment)
         self.began[entry[0].index] = segment.packet
@@ -72,13 +72,13 @@ class TrackedConnections(Connections):
         self.began.pop(connection.index, None)
 
 
-class TalkFrames:
+class ConversationFrames:
     """Decodes segments of some talks, and counts their frames."""
 
-    def __init__(self, captures: Sequence[str], options: Options) -> None:
+    def __init__(self, captures: Sequence[str], options: ReadOptions) -> None:
         self._captures = captures
         self._options = options
-        self._slow = SlowLane()
+        self._slow = SequentialPath()
         self.connections = TrackedConnections(self._slow, options)
         self.counts: defaultdict[bytes, int] = defaultdict(int)
         """Frames of each talk so far."""
@@ -112,7 +112,7 @@ class TalkFrames:
     def _numbers(self, table: FrameTable) -> NDArray[np.int64]:
         """Count the frames of each talk on."""
         places: dict[bytes, int] = {}
-        names = [talk_of(connection.key)[0] for connection in table.connections]
+        names = [conversation_key(connection.key)[0] for connection in table.connections]
         place = np.array([places.setdefault(name, len(places)) for name in names], np.int64)[table.connection]
         sizes = np.bincount(place, minlength=len(places))
         before = np.array([self.counts[name] for name in places], np.int64)
@@ -134,9 +134,11 @@ def steps(block: SegmentBlock, connections: Connections) -> Iterator[SegmentBloc
         yield block
         return
     places: dict[bytes, int] = {}
-    talk = np.array([places.setdefault(talk_of(key)[0], len(places)) for key in block.keys], np.int64)[block.flow]
+    talk = np.array([places.setdefault(conversation_key(key)[0], len(places)) for key in block.keys], np.int64)[
+        block.flow
+    ]
     new = np.zeros(len(places), bool)
-    new[[places[talk_of(key)[0]] for key in fresh]] = True
+    new[[places[conversation_key(key)[0]] for key in fresh]] = True
     order = np.argsort(talk, kind="stable")
     counts = np.bincount(talk, minlength=len(places))
     rank = np.empty(len(talk), np.int64)

@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from analysis.spark.segment_rows import blocks_of_part, of_talks, rows_of_part, talk_of
-from analysis.spark.split.conversations import TalkFrames
-from analysis.spark.split.records import Checkpoint, Kind, checkpoint_of
+from analysis.spark.segment_rows import blocks_of_part, conversation_key, of_conversations, rows_of_part
+from analysis.spark.split.conversations import ConversationFrames
+from analysis.spark.split.records import Checkpoint, RecordKind, checkpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from analysis.spark.plan import Piece
-    from dissector.options import Options
+    from analysis.spark.plan import Split
+    from dissector.options import ReadOptions
 
 
 @dataclass(slots=True)
-class Known:
+class SplitRecords:
     """What is known of the talks in a piece."""
 
     number: int
@@ -38,57 +38,59 @@ class Known:
     alone: bool = False
     """The piece is the whole run."""
 
-    def add(self, kind: Kind, talk: bytes, body: bytes) -> None:
+    def add(self, kind: RecordKind, talk: bytes, body: bytes) -> None:
         """Take a row."""
-        if kind is Kind.FALLBACK:
+        if kind is RecordKind.FALLBACK:
             self.fallback.add(talk)
-        elif kind is Kind.FRAGMENT:
+        elif kind is RecordKind.FRAGMENT:
             self.fragments = True
-        elif kind in (Kind.CHECKPOINT, Kind.LAST):
+        elif kind in (RecordKind.CHECKPOINT, RecordKind.LAST):
             if body:
                 self.checkpoints[talk] = checkpoint_of(body)
-            if kind is Kind.CHECKPOINT:
+            if kind is RecordKind.CHECKPOINT:
                 self.go_on.add(talk)
 
 
-def known_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Known]:
+def split_records(batches: Iterable[pa.RecordBatch]) -> Iterator[SplitRecords]:
     """Take checkpoint rows sorted by piece, all there are; yield what is known of one piece after the other."""
-    known: Known | None = None
+    known: SplitRecords | None = None
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("piece", "kind", "talk", "body")]
         for piece, kind, talk, body in zip(*columns, strict=True):
             if known is None or known.number != piece:
                 if known is not None:
                     yield known
-                known = Known(piece)
-            known.add(Kind(kind), talk, body)
+                known = SplitRecords(piece)
+            known.add(RecordKind(kind), talk, body)
     if known is not None:
         yield known
 
 
-def frames_of_piece(piece: Piece, known: Known, captures: Sequence[str], options: Options) -> Iterator[pa.RecordBatch]:
+def frames_of_split(
+    piece: Split, known: SplitRecords, captures: Sequence[str], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
     """Decode the talks of a piece that can be decoded here."""
-    for batches in groups_of_piece(piece, known, captures, options):
+    for batches in groups_of_split(piece, known, captures, options):
         yield from batches
 
 
-def groups_of_piece(
-    piece: Piece, known: Known, captures: Sequence[str], options: Options
+def groups_of_split(
+    piece: Split, known: SplitRecords, captures: Sequence[str], options: ReadOptions
 ) -> Iterator[Iterator[pa.RecordBatch]]:
     """Decode a piece in groups of batches: no frame of a group belongs before one of an earlier group."""
-    talks = TalkFrames(captures, options)
+    talks = ConversationFrames(captures, options)
     for talk, checkpoint in known.checkpoints.items():
         if talk not in known.fallback:
             talks.connections.restore(checkpoint.state, checkpoint.began)
             talks.counts[talk] = checkpoint.frames
     known.checkpoints.clear()
     for block, _ in blocks_of_part(piece.address, piece.part, piece.capture, alone=known.alone):
-        yield talks.run(of_talks(block, known.fallback, others=True) if known.fallback else block)
-    live = [talk_of(each.key)[0] for each in talks.connections.connections()]
+        yield talks.run(of_conversations(block, known.fallback, others=True) if known.fallback else block)
+    live = [conversation_key(each.key)[0] for each in talks.connections.connections()]
     yield talks.end([talk for talk in live if talk not in known.go_on])
 
 
-def fallback_rows(piece: Piece, known: Known, shares: int) -> Iterator[pa.RecordBatch]:
+def fallback_rows(piece: Split, known: SplitRecords, shares: int) -> Iterator[pa.RecordBatch]:
     """Yield the segments of a piece that belong to talks which can't be stitched."""
     if known.fallback or known.fragments:
         yield from rows_of_part(piece.address, piece.part, piece.capture, shares, talks=known.fallback)

@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.spark.split.conversations import AT_END, ORDERED_SCHEMA
-from analysis.spark.split.decode_split import groups_of_piece
-from analysis.spark.split.records import COUNT, END, Kind
+from analysis.spark.split.decode_split import groups_of_split
+from analysis.spark.split.records import COUNT, END, RecordKind
 from dissector.frames.schema import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from analysis.spark.plan import Piece
-    from analysis.spark.split.decode_split import Known
-    from dissector.options import Options
+    from analysis.spark.plan import Split
+    from analysis.spark.split.decode_split import SplitRecords
+    from dissector.options import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers:
     counts = [0] * pieces
     ends: list[tuple[int, int]] = []
     for piece, kind, body in rows:
-        if kind == Kind.FRAMES:
+        if kind == RecordKind.FRAMES:
             counts[piece] += COUNT.unpack(body)[0]
-        elif kind == Kind.END:
+        elif kind == RecordKind.END:
             ends.append(END.unpack(body))
     sums = [0]
     for count in counts:
@@ -60,7 +60,7 @@ def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers:
 
 
 def numbered_frames(
-    piece: Piece, known: Known, numbers: Numbers, captures: Sequence[str], options: Options
+    piece: Split, known: SplitRecords, numbers: Numbers, captures: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Decode a piece; yield its frames in the order of the run, with their numbers, as the single-process reader does.
 
@@ -68,7 +68,7 @@ def numbered_frames(
     those of all pieces.
     """
     first = numbers.first[known.number]
-    for group in groups_of_piece(piece, known, captures, options):
+    for group in groups_of_split(piece, known, captures, options):
         frames = pa.Table.from_batches(group, ORDERED_SCHEMA).combine_chunks()
         if not len(frames):
             continue

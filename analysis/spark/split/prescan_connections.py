@@ -12,36 +12,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.spark.segment_rows import talk_of
+from analysis.spark.segment_rows import conversation_key
 from analysis.spark.split.records import (
     SETTLED,
     UNKNOWN,
     WEIGHED,
-    Head,
-    Life,
-    Notes,
+    ConversationNotes,
+    DialectHint,
+    HeadSegment,
     Opening,
-    Telling,
-    anchor_of,
+    PrescanNotes,
+    sync_point_of,
 )
 from analysis.spark.split.resume import frames_of
 from dissector.link.flow_key import reverse_key
 from dissector.link.segment_block import ACK, SYN
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect
-from dissector.spec.model import Direction as Way
+from dissector.spec.model import MessageType as Way
 from dissector.tcp.connections import Connections
 from dissector.tcp.framing import PREFIX_BYTES, Framer, State
 from dissector.tcp.limits import SEGMENT_OVERHEAD
-from dissector.tcp.reassembly import Direction
+from dissector.tcp.reassembly import HalfConnection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dissector.options import Options
-    from dissector.tcp.connections import Connection, Segment
+    from dissector.options import ReadOptions
+    from dissector.tcp.connections import Connection, TcpSegment
     from dissector.tcp.frame_table import FrameTable
-    from dissector.tcp.lanes import SlowLane
+    from dissector.tcp.lanes import SequentialPath
 
 #: What is kept of a direction before its anchor, and of all in a piece. More is no head: it is better shuffled.
 HEAD_BYTES, HEADS_BYTES = 2 << 20, 64 << 20
@@ -63,31 +63,31 @@ _RESPONSE = np.zeros(256, bool)
 _RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is Way.RESPONSE]] = True
 
 
-class _Adrift(Direction):
+class _UnsyncedHalf(HalfConnection):
     """A direction that is followed from the middle on."""
 
     __slots__ = ()
 
-    def acknowledge(self, ack: int, other: Direction) -> int:
+    def acknowledge(self, ack: int, other: HalfConnection) -> int:
         """Take an acknowledgement; the first one says nothing of the other direction, which may be far ahead of it."""
         if self.ack is None:
             self.ack, self.acked = ack, UNKNOWN
         return super().acknowledge(ack, other)
 
 
-class Logbook(Connections):
+class PrescanConnections(Connections):
     """Connections that take notes."""
 
-    def __init__(self, slow: SlowLane, options: Options, *, first: bool) -> None:
+    def __init__(self, slow: SequentialPath, options: ReadOptions, *, first: bool) -> None:
         super().__init__(slow.emit, options.limits, options.ports, dialect=options.dialect)
-        self.notes: dict[bytes, Notes] = {}  #: by talk
-        self.lives: dict[int, Life] = {}  #: by connection, those of the scout's own making
+        self.notes: dict[bytes, ConversationNotes] = {}  #: by talk
+        self.lives: dict[int, PrescanNotes] = {}  #: by connection, those of the scout's own making
         self.lost: set[bytes] = set()  #: talks since somebody took them
         self._first = first
         self._sizes: Counter[tuple[int, int]] = Counter()  #: of heads, by connection and direction
         self._kept = 0
 
-    def feed(self, segment: Segment) -> None:
+    def feed(self, segment: TcpSegment) -> None:
         """Take the next segment of the piece."""
         found = self.live.get(segment.key)
         if segment.flags & SYN and found is not None:
@@ -102,14 +102,14 @@ class Logbook(Connections):
             self.touch(connection, segment.packet, segment.time_ns)
         self.take(connection, side, segment)
 
-    def open(self, segment: Segment) -> tuple[Connection, int]:
+    def open(self, segment: TcpSegment) -> tuple[Connection, int]:
         """Make a connection for a segment that belongs to none."""
         entry = super().open(segment)
         connection = entry[0]
-        talk, _ = talk_of(segment.key)
+        talk, _ = conversation_key(segment.key)
         notes = self.notes.get(talk)
         if notes is None:
-            notes = self.notes[talk] = Notes(packet=segment.packet)
+            notes = self.notes[talk] = ConversationNotes(packet=segment.packet)
             if not self._first and segment.flags & (SYN | ACK) == SYN:
                 notes.opening = Opening(segment.key, segment.seq)
             elif not self._first:
@@ -120,15 +120,15 @@ class Logbook(Connections):
             self.lost.add(talk)  # which side a segment belongs to is not for guesses
         return entry
 
-    def _adrift(self, connection: Connection, segment: Segment) -> Life:
-        life = self.lives[connection.index] = Life(segment._replace(data=b""))
-        connection.directions = (_Adrift(next=UNKNOWN), _Adrift(next=UNKNOWN))
+    def _adrift(self, connection: Connection, segment: TcpSegment) -> PrescanNotes:
+        life = self.lives[connection.index] = PrescanNotes(segment._replace(data=b""))
+        connection.directions = (_UnsyncedHalf(next=UNKNOWN), _UnsyncedHalf(next=UNKNOWN))
         if connection.ignored:
             life.given_up = [True, True]
         _mark(life, connection, segment.packet)
         return life
 
-    def take(self, connection: Connection, side: int, segment: Segment) -> None:
+    def take(self, connection: Connection, side: int, segment: TcpSegment) -> None:
         """Take a segment of a known connection."""
         life = self.lives.get(connection.index)
         if life is None or life.anchors[side] is not None:
@@ -146,11 +146,13 @@ class Logbook(Connections):
         if len(direction.held) > _HELD_SEGMENTS:
             self._give_up_hole(connection, side)
         if not life.given_up[side]:
-            life.anchors[side] = anchor_of(segment.packet, direction, framer)
+            life.anchors[side] = sync_point_of(segment.packet, direction, framer)
 
-    def _keep(self, life: Life, connection: Connection, side: int, segment: Segment, *, telling: bool) -> None:
+    def _keep(
+        self, life: PrescanNotes, connection: Connection, side: int, segment: TcpSegment, *, telling: bool
+    ) -> None:
         """Keep a segment of a head while there is room; without its data also later, if it tells something."""
-        kept = Head(segment, side, connection.directions[side].acked, connection.directions[1 - side].next)
+        kept = HeadSegment(segment, side, connection.directions[side].acked, connection.directions[1 - side].next)
         if not life.given_up[side]:
             size = len(segment.data) + SEGMENT_OVERHEAD
             self._sizes[connection.index, side] += size
@@ -162,7 +164,7 @@ class Logbook(Connections):
         elif telling:
             life.head.append(_without_data(kept))
 
-    def _give_up_head(self, life: Life, connection: Connection, side: int) -> None:
+    def _give_up_head(self, life: PrescanNotes, connection: Connection, side: int) -> None:
         """Follow a direction no further: it would cost more than its segments."""
         life.given_up[side] = True
         own = [each for each in life.head if each.side == side]
@@ -180,9 +182,9 @@ class Logbook(Connections):
         direction.held, direction.held_cost = [], 0
         connection.framers = _with(connection.framers, side, Framer(self.limits, State.IGNORE, forced=framer.forced))
 
-    def _replace(self, connection: Connection, segment: Segment) -> None:
+    def _replace(self, connection: Connection, segment: TcpSegment) -> None:
         """End a connection whose ports are used again."""
-        notes = self.notes[talk_of(segment.key)[0]]
+        notes = self.notes[conversation_key(segment.key)[0]]
         if self.lives.pop(connection.index, None) is None:
             self.end(connection)
             notes.frames += frames_of(connection)
@@ -200,7 +202,7 @@ class Logbook(Connections):
         self._lose(oldest)
         super()._evict()
         self.lives.pop(oldest.index, None)
-        self.notes.pop(talk_of(oldest.key)[0], None)
+        self.notes.pop(conversation_key(oldest.key)[0], None)
 
     def _relieve(self) -> None:
         before = [(each, _held(each)) for each in self.connections()]
@@ -211,7 +213,7 @@ class Logbook(Connections):
 
     def _lose(self, connection: Connection) -> None:
         """Note that a limit of this task, not of the run, decided about a connection."""
-        self.lost.add(talk_of(connection.key)[0])
+        self.lost.add(conversation_key(connection.key)[0])
 
     def watch(self, table: FrameTable) -> None:
         """Let the frames of a block tell their dialects, as far as they can."""
@@ -239,27 +241,27 @@ class Logbook(Connections):
             if life is not None:
                 _mark(life, connection, int(table.released[index]))
 
-    def _list(self, life: Life, side: int, table: FrameTable, index: int, *, greeting: bool) -> None:
+    def _list(self, life: PrescanNotes, side: int, table: FrameTable, index: int, *, greeting: bool) -> None:
         anchor, released = life.anchors[side], int(table.released[index])
         if anchor is None or released <= anchor.packet:
             return  # whoever plays the head sees it
         if greeting or not life.settled:
             data = table.data(index)
-            life.telling.append(Telling(released, side, data if greeting else data[:PREFIX_BYTES]))
+            life.telling.append(DialectHint(released, side, data if greeting else data[:PREFIX_BYTES]))
         if not life.settled and len(life.telling) >= TELLING_FRAMES:
             life.settled = True
-            life.telling.append(Telling(released, SETTLED, b""))
+            life.telling.append(DialectHint(released, SETTLED, b""))
 
 
-def _mark(life: Life, connection: Connection, packet: int) -> None:
+def _mark(life: PrescanNotes, connection: Connection, packet: int) -> None:
     """Note from where on most frames say nothing new of the dialect."""
     detector = connection.detector
     if detector.settled and not life.settled:
         life.settled = True
-        life.telling.append(Telling(packet, SETTLED, b""))
+        life.telling.append(DialectHint(packet, SETTLED, b""))
     elif detector.dialect is not Dialect.MEMCACHED and not (life.settled or life.weighed):
         life.weighed = True
-        life.telling.append(Telling(packet, WEIGHED, b""))
+        life.telling.append(DialectHint(packet, WEIGHED, b""))
 
 
 def _dull(source: NDArray[np.uint8], position: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -274,7 +276,7 @@ def _dull(source: NDArray[np.uint8], position: NDArray[np.int64]) -> NDArray[np.
     return found
 
 
-def _without_data(head: Head) -> Head:
+def _without_data(head: HeadSegment) -> HeadSegment:
     return head._replace(segment=head.segment._replace(data=b"", length=0))
 
 

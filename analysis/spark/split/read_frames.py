@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
-from analysis.spark.plan import Plan, make_plan, walk_stretch
-from analysis.spark.read_options import Reading
+from analysis.spark.plan import Plan, make_plan, walk_range
+from analysis.spark.read_options import SourceOptions
 from analysis.spark.segment_rows import ORDER, SEGMENTS
 from analysis.spark.split.conversations import ORDERED_SCHEMA
-from analysis.spark.split.decode_split import Known, fallback_rows, frames_of_piece, known_of
+from analysis.spark.split.decode_split import SplitRecords, fallback_rows, frames_of_split, split_records
 from analysis.spark.split.frame_numbers import Numbers, numbered_frames, numbers_of
-from analysis.spark.split.prescan import scout
-from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, Kind
-from analysis.spark.split.shuffled import ShareDecoder
+from analysis.spark.split.prescan import prescan
+from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, RecordKind
+from analysis.spark.split.shuffled import PartitionDecoder
 from analysis.spark.split.stitch import Stitcher
 from dissector.capture.split import Walked
 from dissector.frames.schema import SCHEMA
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from analysis.spark.plan import Stretch
+    from analysis.spark.plan import ByteRange
 
     Batches = Iterator[pa.RecordBatch]
 
@@ -55,7 +55,7 @@ _PACKET_BITS = 16
 def read_frames(
     spark: SparkSession,
     paths: str | Sequence[str],
-    reading: Reading | None = None,
+    reading: SourceOptions | None = None,
     *,
     shares: int | None = None,
     numbered: bool = False,
@@ -66,24 +66,24 @@ def read_frames(
     ``shares`` is how many tasks put talks together, Spark's number of shuffle partitions if not given. Captures in
     several pieces are looked over at once, and the small table of checkpoints stays in Spark's cache.
     """
-    reading = reading or Reading()
+    reading = reading or SourceOptions()
     plan = plan_archive(spark, paths, reading)
     for problem in plan.problems:
         _LOG.warning("%s", problem.why)
     return frames_of(spark, plan, reading, shares=shares, numbered=numbered)
 
 
-def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: Reading) -> Plan:
+def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: SourceOptions) -> Plan:
     """Lay out a reading; the ranges of large files are walked over by Spark's tasks."""
 
-    def walk(stretches: Sequence[Stretch]) -> list[Walked]:
+    def walk(stretches: Sequence[ByteRange]) -> list[Walked]:
         return _walk(spark, stretches)
 
     return make_plan([paths] if isinstance(paths, str) else list(paths), reading, walk)
 
 
 def frames_of(
-    spark: SparkSession, plan: Plan, reading: Reading, *, shares: int | None = None, numbered: bool = False
+    spark: SparkSession, plan: Plan, reading: SourceOptions, *, shares: int | None = None, numbered: bool = False
 ) -> DataFrame:
     """Return the frames of a plan."""
     if len(plan.pieces) < 2:
@@ -93,27 +93,27 @@ def frames_of(
         return _numbered(whole) if numbered else whole
     count = shares or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     checkpoints = checkpoints_of(spark, plan, reading, count).persist()
-    apart = checkpoints.where(checkpoints["kind"].isin(int(Kind.FALLBACK), int(Kind.FRAGMENT)))
+    apart = checkpoints.where(checkpoints["kind"].isin(int(RecordKind.FALLBACK), int(RecordKind.FRAGMENT)))
     talks = apart.select("talk").distinct().count()  # fragments count as one: they have none
     if numbered and not talks:
         numbers = _numbers_in(checkpoints, plan)
         return map_in_arrow(
-            _by_piece(checkpoints, plan), _numbering_decoder(plan, reading, numbers), spark_schema(SCHEMA)
+            _by_split(checkpoints, plan), _numbering_decoder(plan, reading, numbers), spark_schema(SCHEMA)
         )
     schema = spark_schema(ORDERED_SCHEMA)
-    decoded = map_in_arrow(_by_piece(checkpoints, plan), _piece_decoder(plan, reading), schema)
+    decoded = map_in_arrow(_by_split(checkpoints, plan), _split_decoder(plan, reading), schema)
     if not talks:
         return decoded
     _LOG.info("%d connections can't be stitched: their segments are shuffled", talks)
-    segments = map_in_arrow(_by_piece(apart, plan), _fallback_reader(plan, count), spark_schema(SEGMENTS))
+    segments = map_in_arrow(_by_split(apart, plan), _fallback_reader(plan, count), spark_schema(SEGMENTS))
     dealt = segments.repartition(count, "share").sortWithinPartitions(*ORDER)
-    both = decoded.union(map_in_arrow(dealt, _share_decoder(plan, count, reading), schema))
+    both = decoded.union(map_in_arrow(dealt, _partition_decoder(plan, count, reading), schema))
     return _numbered(both) if numbered else both
 
 
-def checkpoints_of(spark: SparkSession, plan: Plan, reading: Reading, shares: int) -> DataFrame:
+def checkpoints_of(spark: SparkSession, plan: Plan, reading: SourceOptions, shares: int) -> DataFrame:
     """Return what each piece has to be told of the talks in it (``CHECKPOINTS``); there is a row for every piece."""
-    notes = map_in_arrow(_tasks(spark, len(plan.pieces)), _scout(plan, reading, shares), spark_schema(NOTES))
+    notes = map_in_arrow(_tasks(spark, len(plan.pieces)), _prescan(plan, reading, shares), spark_schema(NOTES))
     dealt = notes.repartition(shares, "share").sortWithinPartitions(*NOTES_ORDER)
     return map_in_arrow(dealt, _stitcher(shares, reading), spark_schema(CHECKPOINTS))
 
@@ -121,7 +121,11 @@ def checkpoints_of(spark: SparkSession, plan: Plan, reading: Reading, shares: in
 def _numbers_in(checkpoints: DataFrame, plan: Plan) -> Numbers:
     """Return which numbers the frames of each piece have in the run: stitching has counted them."""
     kind = checkpoints["kind"]
-    rows = checkpoints.where(kind.isin(int(Kind.FRAMES), int(Kind.END))).select("piece", "kind", "body").collect()
+    rows = (
+        checkpoints.where(kind.isin(int(RecordKind.FRAMES), int(RecordKind.END)))
+        .select("piece", "kind", "body")
+        .collect()
+    )
     return numbers_of(len(plan.pieces), [(row["piece"], row["kind"], bytes(row["body"])) for row in rows])
 
 
@@ -146,7 +150,7 @@ def _tasks(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(0, count, 1, numPartitions=max(count, 1))
 
 
-def _by_piece(checkpoints: DataFrame, plan: Plan) -> DataFrame:
+def _by_split(checkpoints: DataFrame, plan: Plan) -> DataFrame:
     """Give every piece a task of its own, as far as this Spark lets one say so."""
     count = len(plan.pieces)
     if hasattr(checkpoints, "repartitionById"):
@@ -156,43 +160,43 @@ def _by_piece(checkpoints: DataFrame, plan: Plan) -> DataFrame:
     return dealt.sortWithinPartitions("piece")
 
 
-def _whole_decoder(plan: Plan, reading: Reading) -> Callable[[Batches], Batches]:
+def _whole_decoder(plan: Plan, reading: SourceOptions) -> Callable[[Batches], Batches]:
     def decode(tasks: Batches) -> Batches:
         for batch in tasks:
             for index in batch.column(0).to_pylist():
-                known = Known(index, alone=True)
-                yield from frames_of_piece(plan.pieces[index], known, plan.captures, reading.options)
+                known = SplitRecords(index, alone=True)
+                yield from frames_of_split(plan.pieces[index], known, plan.captures, reading.options)
 
     return decode
 
 
-def _scout(plan: Plan, reading: Reading, shares: int) -> Callable[[Batches], Batches]:
+def _prescan(plan: Plan, reading: SourceOptions, shares: int) -> Callable[[Batches], Batches]:
     def look(tasks: Batches) -> Batches:
         for batch in tasks:
             for index in batch.column(0).to_pylist():
-                yield from scout(index, plan.pieces[index], reading.options, shares)
+                yield from prescan(index, plan.pieces[index], reading.options, shares)
 
     return look
 
 
-def _stitcher(shares: int, reading: Reading) -> Callable[[Batches], Batches]:
+def _stitcher(shares: int, reading: SourceOptions) -> Callable[[Batches], Batches]:
     def stitch(rows: Batches) -> Batches:
         yield from Stitcher(shares, reading.options).stitch(rows)
 
     return stitch
 
 
-def _piece_decoder(plan: Plan, reading: Reading) -> Callable[[Batches], Batches]:
+def _split_decoder(plan: Plan, reading: SourceOptions) -> Callable[[Batches], Batches]:
     def decode(rows: Batches) -> Batches:
-        for known in known_of(rows):
-            yield from frames_of_piece(plan.pieces[known.number], known, plan.captures, reading.options)
+        for known in split_records(rows):
+            yield from frames_of_split(plan.pieces[known.number], known, plan.captures, reading.options)
 
     return decode
 
 
-def _numbering_decoder(plan: Plan, reading: Reading, numbers: Numbers) -> Callable[[Batches], Batches]:
+def _numbering_decoder(plan: Plan, reading: SourceOptions, numbers: Numbers) -> Callable[[Batches], Batches]:
     def decode(rows: Batches) -> Batches:
-        for known in known_of(rows):
+        for known in split_records(rows):
             yield from numbered_frames(plan.pieces[known.number], known, numbers, plan.captures, reading.options)
 
     return decode
@@ -200,20 +204,20 @@ def _numbering_decoder(plan: Plan, reading: Reading, numbers: Numbers) -> Callab
 
 def _fallback_reader(plan: Plan, shares: int) -> Callable[[Batches], Batches]:
     def read(rows: Batches) -> Batches:
-        for known in known_of(rows):
+        for known in split_records(rows):
             yield from fallback_rows(plan.pieces[known.number], known, shares)
 
     return read
 
 
-def _share_decoder(plan: Plan, shares: int, reading: Reading) -> Callable[[Batches], Batches]:
+def _partition_decoder(plan: Plan, shares: int, reading: SourceOptions) -> Callable[[Batches], Batches]:
     def decode(rows: Batches) -> Batches:
-        yield from ShareDecoder(plan.captures, shares, reading.options).decode(rows)
+        yield from PartitionDecoder(plan.captures, shares, reading.options).decode(rows)
 
     return decode
 
 
-def _walk(spark: SparkSession, stretches: Sequence[Stretch]) -> list[Walked]:
+def _walk(spark: SparkSession, stretches: Sequence[ByteRange]) -> list[Walked]:
     """Walk over ranges, each in a task of its own."""
     if not stretches:
         return []
@@ -222,7 +226,7 @@ def _walk(spark: SparkSession, stretches: Sequence[Stretch]) -> list[Walked]:
     def walk(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in tasks:
             for index in batch.column(0).to_pylist():
-                found = walk_stretch(wanted[index])
+                found = walk_range(wanted[index])
                 row = (index, found.first, found.last, found.packets, found.sure)
                 yield pa.RecordBatch.from_pylist([dict(zip(_WALKED.names, row, strict=True))], schema=_WALKED)
 

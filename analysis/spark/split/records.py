@@ -5,7 +5,7 @@ Knows the records and how they become rows. Must not know how notes are taken (`
 
 A scout sees one piece. Of a talk that begins there with a SYN it knows all. Of any other it can't tell where in its
 stream it is, so it follows a connection of its own making, whose offsets count from :data:`UNKNOWN`, and notes per
-direction what came before its :class:`Anchor`: the *head*. Behind the anchor, whoever knows the connection from its
+direction what came before its :class:`SyncPoint`: the *head*. Behind the anchor, whoever knows the connection from its
 beginning needs nothing but where the scout ended: the rest is the same but for the offsets.
 """
 
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from dissector.tcp.connections import Connection, Segment
+    from dissector.tcp.connections import Connection, TcpSegment
     from dissector.tcp.framing import Framer, Mark
-    from dissector.tcp.reassembly import Direction
+    from dissector.tcp.reassembly import HalfConnection
 
 #: Where offsets of a scout's own connections begin: far from 0, where acknowledgements of older bytes would end, and a
 #: multiple of 2^32, so that sequence numbers are not touched.
@@ -34,7 +34,7 @@ WEIGHED = -2
 _WRAP = 1 << 32
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a row is about."""
 
     PIECE = 0  #: a piece that is there
@@ -71,16 +71,16 @@ CHECKPOINTS = pa.schema(
 )
 
 
-class Head(NamedTuple):
+class HeadSegment(NamedTuple):
     """A segment from before an anchor, and where its connection was behind it by the scout's count."""
 
-    segment: Segment
+    segment: TcpSegment
     side: int
     acked: int  #: by its direction
     other_next: int  #: next byte of the other direction
 
 
-class Place(NamedTuple):
+class SyncState(NamedTuple):
     """What two connections have in common in a direction if they go on alike from here, whatever their offsets."""
 
     sequence: int  #: number of the next byte
@@ -103,15 +103,15 @@ class Counts(NamedTuple):
     skipped: int
 
 
-class Anchor(NamedTuple):
+class SyncPoint(NamedTuple):
     """A place where a direction is in step: the next frame begins at a known byte, and nothing waits for a hole."""
 
     packet: int  #: it came with this one
-    place: Place
+    place: SyncState
     counts: Counts
 
 
-class Telling(NamedTuple):
+class DialectHint(NamedTuple):
     """A frame behind an anchor that may tell the dialect."""
 
     packet: int  #: that released it
@@ -120,15 +120,15 @@ class Telling(NamedTuple):
 
 
 @dataclass(slots=True)
-class Life:
+class PrescanNotes:
     """A scout's notes on a connection of its own making."""
 
-    first: Segment
-    head: list[Head] = field(default_factory=list)
-    anchors: list[Anchor | None] = field(default_factory=lambda: [None, None])
+    first: TcpSegment
+    head: list[HeadSegment] = field(default_factory=list)
+    anchors: list[SyncPoint | None] = field(default_factory=lambda: [None, None])
     given_up: list[bool] = field(default_factory=lambda: [False, False])
     """By direction: too much came without an anchor. Its head is not kept."""
-    telling: list[Telling] = field(default_factory=list)
+    telling: list[DialectHint] = field(default_factory=list)
     settled: bool = False
     weighed: bool = False
     """Whether the dialect is, as far as the scout knows."""
@@ -144,14 +144,14 @@ class Opening(NamedTuple):
 
 
 @dataclass(slots=True)
-class Notes:
+class ConversationNotes:
     """What a scout knows of a talk in its piece."""
 
     packet: int
     """The first one of the talk in the piece."""
     opening: Opening | None = None
     """Of the first connection that is known from its beginning; None: there is none, or none can have been before."""
-    life: Life | None = None
+    life: PrescanNotes | None = None
     """Of the connection that was there before, and its state where the piece, or :attr:`opening`, ended it."""
     unknown: Connection | None = None
     state: Connection | None = None
@@ -177,15 +177,15 @@ class Checkpoint:
 COUNT, END = struct.Struct("<q"), struct.Struct("<qq")
 
 
-def pack(record: Notes | Checkpoint) -> bytes:
+def pack(record: ConversationNotes | Checkpoint) -> bytes:
     """Make bytes of a record."""
     return pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
 
 
-def notes_of(body: bytes) -> Notes:
+def notes_of(body: bytes) -> ConversationNotes:
     """Read what :func:`pack` made, in another task of the same job."""
     found = pickle.loads(body)  # noqa: S301 - nobody else writes these rows
-    if not isinstance(found, Notes):
+    if not isinstance(found, ConversationNotes):
         raise TypeError(type(found))
     return found
 
@@ -198,7 +198,7 @@ def checkpoint_of(body: bytes) -> Checkpoint:
     return found
 
 
-def place_of(direction: Direction, framer: Framer) -> Place | None:
+def sync_state_of(direction: HalfConnection, framer: Framer) -> SyncState | None:
     """Return where a direction is in step; None: it is not."""
     if direction.base is None or direction.ack is None or direction.held or not framer.settled:
         return None
@@ -207,16 +207,16 @@ def place_of(direction: Direction, framer: Framer) -> Place | None:
     marks = [mark._replace(offset=max(mark.offset, framer.position) - at) for mark in framer.marks]
     first = max((index for index, mark in enumerate(marks) if mark.offset <= framer.position - at), default=0)
     kept = tuple(marks[first:]) if framer.buffer else ()
-    return Place((direction.base + at) % _WRAP, bytes(framer.buffer), kept, framer.forced, framer.searched)
+    return SyncState((direction.base + at) % _WRAP, bytes(framer.buffer), kept, framer.forced, framer.searched)
 
 
-def anchor_of(packet: int, direction: Direction, framer: Framer) -> Anchor | None:
+def sync_point_of(packet: int, direction: HalfConnection, framer: Framer) -> SyncPoint | None:
     """Return an anchor if a direction is in step."""
-    place = place_of(direction, framer)
-    return None if place is None else Anchor(packet, place, counts_of(direction, framer))
+    place = sync_state_of(direction, framer)
+    return None if place is None else SyncPoint(packet, place, counts_of(direction, framer))
 
 
-def counts_of(direction: Direction, framer: Framer) -> Counts:
+def counts_of(direction: HalfConnection, framer: Framer) -> Counts:
     """Return the counts of a direction."""
     return Counts(
         direction.next,
@@ -230,7 +230,7 @@ def counts_of(direction: Direction, framer: Framer) -> Counts:
     )
 
 
-def set_counts(direction: Direction, framer: Framer, counts: Counts) -> None:
+def set_counts(direction: HalfConnection, framer: Framer, counts: Counts) -> None:
     """Set the counts of a direction, but for its place, which is more than a count."""
     direction.bytes_delivered, direction.bytes_lost, direction.gaps = counts.delivered, counts.lost, counts.gaps
     direction.bytes_repeated, direction.bytes_conflicting = counts.repeated, counts.conflicting

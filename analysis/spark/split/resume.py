@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analysis.spark.split.records import SETTLED, WEIGHED, Telling, counts_of, place_of, set_counts
+from analysis.spark.split.records import SETTLED, WEIGHED, DialectHint, counts_of, set_counts, sync_state_of
 from dissector.link.flow_key import reverse_key
 from dissector.link.segment_block import ACK, SYN
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 from dissector.tcp.connections import Connections
 from dissector.tcp.framing import State
-from dissector.tcp.reassembly import Direction, shifted
+from dissector.tcp.reassembly import HalfConnection, shifted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from analysis.spark.split.records import Anchor, Counts, Head, Life, Opening
-    from dissector.options import Options
-    from dissector.tcp.connections import Connection, Segment
+    from analysis.spark.split.records import Counts, HeadSegment, Opening, PrescanNotes, SyncPoint
+    from dissector.options import ReadOptions
+    from dissector.tcp.connections import Connection, TcpSegment
     from dissector.tcp.framing import Framer, RawFrame
 
 _WRAP = 1 << 32
@@ -34,12 +34,12 @@ class UnstitchableError(Exception):
     """What a scout saw does not follow from what was before, or not beyond doubt."""
 
 
-def opened(segment: Segment, options: Options) -> Connection:
+def opened(segment: TcpSegment, options: ReadOptions) -> Connection:
     """Return the connection that a segment opens which belongs to none."""
     return _engine(options, _nobody).open(segment)[0]
 
 
-def end_of(connection: Connection, opening: Opening, options: Options) -> int:
+def end_of(connection: Connection, opening: Opening, options: ReadOptions) -> int:
     """End a connection whose ports are used again; return how many frames came of that."""
     side = 0 if connection.key == opening.key else 1
     if connection.directions[side].opened_by(opening.sequence):
@@ -47,7 +47,7 @@ def end_of(connection: Connection, opening: Opening, options: Options) -> int:
     return rest_of(connection, options)
 
 
-def rest_of(connection: Connection, options: Options) -> int:
+def rest_of(connection: Connection, options: ReadOptions) -> int:
     """End a connection; return how many frames came of that."""
     before = frames_of(connection)
     _resumed(connection, options, _nobody).end(connection)
@@ -59,16 +59,16 @@ def frames_of(connection: Connection) -> int:
     return sum(framer.frames for framer in connection.framers)
 
 
-class Seam:
+class Resumption:
     """A connection as it was before a piece, and a scout's notes on what became of it. Lives for one use."""
 
-    def __init__(self, connection: Connection, life: Life, scouted: Connection, options: Options) -> None:
+    def __init__(self, connection: Connection, life: PrescanNotes, scouted: Connection, options: ReadOptions) -> None:
         self._connection = connection
         self._life = life
         self._scouted = scouted
         self._engine = _resumed(connection, options, self._emit)
         self._packet = 0
-        self._told: list[Telling] = []
+        self._told: list[DialectHint] = []
         # By direction as the scout numbers them, which may be the other way round.
         self._flipped = int(connection.key != scouted.key)
         self._shift: list[int | None] = [None, None]  #: of acknowledged offsets
@@ -92,9 +92,9 @@ class Seam:
         return frames_of(self._connection) - before
 
     def _emit(self, _: Connection, side: int, frame: RawFrame) -> None:
-        self._told.append(Telling(self._packet, side, frame.data))
+        self._told.append(DialectHint(self._packet, side, frame.data))
 
-    def _play(self, head: Head) -> None:
+    def _play(self, head: HeadSegment) -> None:
         """Feed a segment of the head to the engine."""
         segment, side = head.segment, head.side
         direction = self._connection.directions[side ^ self._flipped]
@@ -114,7 +114,7 @@ class Seam:
         if anchor is not None and anchor.packet == segment.packet:
             self._verify(side, anchor)
 
-    def _place_first(self, head: Head, direction: Direction) -> None:
+    def _place_first(self, head: HeadSegment, direction: HalfConnection) -> None:
         """Take a direction's very first acknowledgement: what it is near to is where the other one was then."""
         other = 1 - head.side
         anchor, joined = self._life.anchors[other], self._joined[other]
@@ -128,14 +128,14 @@ class Seam:
             direction.acknowledge(head.segment.ack, sent)
             sent.next = joined.next
 
-    def _verify(self, side: int, anchor: Anchor) -> None:
+    def _verify(self, side: int, anchor: SyncPoint) -> None:
         """Compare the direction with the scout's where that was in step."""
         direction, framer = self._sides(side)
         if framer.state is State.IGNORE:
             return
         by = self._shift[side] or 0
         marks = tuple(mark._replace(acked=shifted(mark.acked, by)) for mark in anchor.place.marks)
-        if place_of(direction, framer) != anchor.place._replace(marks=marks):
+        if sync_state_of(direction, framer) != anchor.place._replace(marks=marks):
             raise UnstitchableError("not in step at the anchor")
         self._joined[side] = counts_of(direction, framer)
 
@@ -158,7 +158,7 @@ class Seam:
         if by is not None:
             direction.ack, direction.acked = scouted.ack, scouted.acked + by
 
-    def _take_over(self, side: int, anchor: Anchor, joined: Counts, by: int) -> None:
+    def _take_over(self, side: int, anchor: SyncPoint, joined: Counts, by: int) -> None:
         """Put the scout's direction into the place of ours, with our offsets and counts."""
         ours, theirs = self._connection.directions[side ^ self._flipped], self._scouted.directions[side]
         framer = self._scouted.framers[side]
@@ -188,16 +188,16 @@ class Seam:
             if each.side >= 0 and (not detector.settled or each.data[1:2] == _HELLO):
                 detector.feed(each.side, each.data)
 
-    def _sides(self, side: int) -> tuple[Direction, Framer]:
+    def _sides(self, side: int) -> tuple[HalfConnection, Framer]:
         number = side ^ self._flipped
         return self._connection.directions[number], self._connection.framers[number]
 
 
-def _packet(telling: Telling) -> int:
+def _packet(telling: DialectHint) -> int:
     return telling.packet
 
 
-def _follow(direction: Direction, scouted: Direction) -> None:
+def _follow(direction: HalfConnection, scouted: HalfConnection) -> None:
     """Move a direction that nobody listens to any more on to where it is: what comes next is no hole."""
     if direction.base is not None and scouted.base is not None:
         ahead = (scouted.base + scouted.next - direction.base - direction.next) % _WRAP
@@ -205,12 +205,12 @@ def _follow(direction: Direction, scouted: Direction) -> None:
         direction.held, direction.held_cost = [], 0
 
 
-def _engine(options: Options, emit: Callable[[Connection, int, RawFrame], None]) -> Connections:
+def _engine(options: ReadOptions, emit: Callable[[Connection, int, RawFrame], None]) -> Connections:
     return Connections(emit, options.limits, options.ports, dialect=options.dialect)
 
 
 def _resumed(
-    connection: Connection, options: Options, emit: Callable[[Connection, int, RawFrame], None]
+    connection: Connection, options: ReadOptions, emit: Callable[[Connection, int, RawFrame], None]
 ) -> Connections:
     """Return an engine that knows of one connection."""
     engine = _engine(options, emit)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from analysis.spark.segment_rows import share_of, talk_of
-from analysis.spark.split.conversations import TalkFrames
+from analysis.spark.segment_rows import conversation_key, partition_of
+from analysis.spark.split.conversations import ConversationFrames
 from dissector.link.flow_key import reverse_key
 from dissector.link.reference import ReferenceDecoder
 from dissector.link.segment_block import SegmentBlock
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,12 +40,12 @@ class _Extra(NamedTuple):
     payload: bytes
 
 
-class ShareDecoder:
+class PartitionDecoder:
     """Decodes the rows that one task gets: any number of shares, one after the other."""
 
-    def __init__(self, captures: Sequence[str], shares: int, options: Options | None = None) -> None:
+    def __init__(self, captures: Sequence[str], shares: int, options: ReadOptions | None = None) -> None:
         self._shares = shares
-        self._talks = TalkFrames(captures, options or Options())
+        self._talks = ConversationFrames(captures, options or ReadOptions())
         self._share = -1
         self._talk = b""  #: the one that may go on in the next batch
         self._fragments = ReferenceDecoder()
@@ -129,8 +129,8 @@ class ShareDecoder:
             segment = self._fragments.segment(data, linktype, original, time_ns)
             if segment is None:
                 continue
-            talk, reverse = talk_of(segment.key)
-            if share_of(talk, self._shares) == self._share:
+            talk, reverse = conversation_key(segment.key)
+            if partition_of(talk, self._shares) == self._share:
                 source = segment.datagram if segment.datagram is not None else data
                 payload = source[segment.payload_start : segment.payload_start + segment.payload_captured]
                 facts = (segment.seq, segment.ack, segment.flags, segment.payload_length, payload)

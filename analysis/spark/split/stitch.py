@@ -13,33 +13,33 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analysis.spark.segment_rows import share_of, talk_of
+from analysis.spark.segment_rows import conversation_key, partition_of
 from analysis.spark.split.prescan import FRAGMENT, ROWS, ROWS_BYTES
-from analysis.spark.split.records import CHECKPOINTS, COUNT, END, Checkpoint, Kind, notes_of, pack
-from analysis.spark.split.resume import Seam, UnstitchableError, end_of, opened, rest_of
+from analysis.spark.split.records import CHECKPOINTS, COUNT, END, Checkpoint, RecordKind, notes_of, pack
+from analysis.spark.split.resume import Resumption, UnstitchableError, end_of, opened, rest_of
 from dissector.link.reference import ReferenceDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from analysis.spark.split.records import Notes
-    from dissector.options import Options
+    from analysis.spark.split.records import ConversationNotes
+    from dissector.options import ReadOptions
     from dissector.tcp.connections import Connection
 
-    Row = tuple[int, Kind, bytes, bytes]
+    Row = tuple[int, RecordKind, bytes, bytes]
 
 
 class Stitcher:
     """Takes the notes that one task gets: any number of shares, one after the other."""
 
-    def __init__(self, shares: int, options: Options) -> None:
+    def __init__(self, shares: int, options: ReadOptions) -> None:
         self._shares = shares
         self._options = options
         self._share = -1
         self._fragments = ReferenceDecoder()
         self._fragmented: set[bytes] = set()  #: talks of this share that have segments in fragments
         self._fragments_in = (-1, -1)  #: share and piece of the last one
-        self._talk: _Talk | None = None
+        self._talk: _StitchedConversation | None = None
         self._rows: list[Row] = []
         self._size = 0
         self._counts: Counter[int] = Counter()  #: frames by piece
@@ -49,30 +49,30 @@ class Stitcher:
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in ("share", "talk", "piece", "kind", "body")]
             for share, talk, piece, kind, body in zip(*columns, strict=True):
-                self._take(share, talk, piece, Kind(kind), body)
+                self._take(share, talk, piece, RecordKind(kind), body)
                 if len(self._rows) >= ROWS or self._size > ROWS_BYTES:
                     yield self._batch()
         self._end_talk()
-        self._put((piece, Kind.FRAMES, b"", COUNT.pack(count)) for piece, count in sorted(self._counts.items()))
+        self._put((piece, RecordKind.FRAMES, b"", COUNT.pack(count)) for piece, count in sorted(self._counts.items()))
         yield self._batch()
 
-    def _take(self, share: int, talk: bytes, piece: int, kind: Kind, body: bytes) -> None:
+    def _take(self, share: int, talk: bytes, piece: int, kind: RecordKind, body: bytes) -> None:
         if share != self._share:
             self._end_talk()
             self._share, self._fragments, self._fragmented = share, ReferenceDecoder(), set()
-        if kind is Kind.PIECE:
-            self._rows.append((piece, Kind.PIECE, b"", b""))
+        if kind is RecordKind.PIECE:
+            self._rows.append((piece, RecordKind.PIECE, b"", b""))
             return
-        if kind is Kind.FRAGMENT:
+        if kind is RecordKind.FRAGMENT:
             self._play(body)
             if self._fragments_in != (share, piece):
                 self._fragments_in = (share, piece)
-                self._rows.append((piece, Kind.FRAGMENT, b"", b""))
+                self._rows.append((piece, RecordKind.FRAGMENT, b"", b""))
             return
         if self._talk is None or self._talk.name != talk:
             self._end_talk()
-            self._talk = _Talk(talk, self._options)
-        if kind is Kind.LOST or talk in self._fragmented:
+            self._talk = _StitchedConversation(talk, self._options)
+        if kind is RecordKind.LOST or talk in self._fragmented:
             self._put(self._talk.fall_back(piece))
         else:
             self._put(self._talk.go_on(piece, notes_of(body)))
@@ -93,8 +93,8 @@ class Stitcher:
         time_ns, linktype, original = FRAGMENT.unpack_from(body)
         segment = self._fragments.segment(body[FRAGMENT.size :], linktype, original, time_ns)
         if segment is not None:
-            talk, _ = talk_of(segment.key)
-            if share_of(talk, self._shares) == self._share:
+            talk, _ = conversation_key(segment.key)
+            if partition_of(talk, self._shares) == self._share:
                 self._fragmented.add(talk)
 
     def _batch(self) -> pa.RecordBatch:
@@ -105,10 +105,10 @@ class Stitcher:
         return pa.RecordBatch.from_arrays(arrays, schema=CHECKPOINTS)
 
 
-class _Talk:
+class _StitchedConversation:
     """One talk, followed from piece to piece."""
 
-    def __init__(self, name: bytes, options: Options) -> None:
+    def __init__(self, name: bytes, options: ReadOptions) -> None:
         self.name = name
         self._options = options
         self._state: Connection | None = None
@@ -120,12 +120,12 @@ class _Talk:
         self.counts: Counter[int] = Counter()
         """Frames of the talk, by the piece that releases them; without those that the end of the run does."""
 
-    def go_on(self, piece: int, notes: Notes) -> Iterator[Row]:
+    def go_on(self, piece: int, notes: ConversationNotes) -> Iterator[Row]:
         """Take the notes on the next piece; yield what can be said now."""
         if self._fallen:
-            yield piece, Kind.FALLBACK, self.name, b""
+            yield piece, RecordKind.FALLBACK, self.name, b""
             return
-        yield from self._hand_out(Kind.CHECKPOINT)
+        yield from self._hand_out(RecordKind.CHECKPOINT)
         self._pieces.append(piece)
         state = self._state
         self._ready = (piece, b"" if state is None else pack(Checkpoint(state, self._began, self._frames)))
@@ -142,31 +142,31 @@ class _Talk:
         self._fallen, self._ready, self._state = True, None, None
         self.counts.clear()
         for piece in (*self._pieces, *pieces):
-            yield piece, Kind.FALLBACK, self.name, b""
+            yield piece, RecordKind.FALLBACK, self.name, b""
         self._pieces = []
 
     def end(self) -> Iterator[Row]:
         """Nothing more comes."""
-        yield from self._hand_out(Kind.LAST)
+        yield from self._hand_out(RecordKind.LAST)
         rest = 0 if self._state is None else rest_of(self._state, self._options)
         if rest:
-            yield self._pieces[-1], Kind.END, self.name, END.pack(self._began, rest)
+            yield self._pieces[-1], RecordKind.END, self.name, END.pack(self._began, rest)
 
-    def _hand_out(self, kind: Kind) -> Iterator[Row]:
+    def _hand_out(self, kind: RecordKind) -> Iterator[Row]:
         if self._ready is None:
             return
         piece, body = self._ready
         self._ready = None
         # Nothing need be said of a talk that begins and ends in one piece.
-        if body or kind is not Kind.LAST:
+        if body or kind is not RecordKind.LAST:
             yield piece, kind, self.name, body
 
-    def _play(self, notes: Notes) -> None:
+    def _play(self, notes: ConversationNotes) -> None:
         """Move on to the end of a piece."""
         if notes.life is not None and notes.unknown is not None:
             if self._state is None:
                 self._state, self._began = opened(notes.life.first, self._options), notes.life.first.packet
-            seam = Seam(self._state, notes.life, notes.unknown, self._options)
+            seam = Resumption(self._state, notes.life, notes.unknown, self._options)
             self._frames += seam.sew()
         if notes.opening is not None and self._state is not None:
             self._frames += end_of(self._state, notes.opening, self._options)
