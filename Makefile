@@ -78,9 +78,9 @@ demo: $(BASE) ## dissect a recorded conversation with a Couchbase server, and ch
 
 # Every check runs, whatever the one before it said, and pytest runs last: its closing line ends the output.
 test: $(DEV) ## run every check: ruff, mypy, pytest (tshark and chromium are installed where that is allowed)
-	@tests/ensure-tshark
-	@.venv/bin/python tests/wiresharks.py
-	@tests/ensure-chromium
+	@tests/support/ensure-tshark
+	@$(RUN) tests.support.wiresharks
+	@tests/support/ensure-chromium
 	@failed=; \
 	$(RUN) ruff check || failed="$$failed ruff-check"; \
 	$(RUN) ruff format --check || failed="$$failed ruff-format"; \

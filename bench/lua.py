@@ -4,7 +4,7 @@
 tshark with each, turn by turn; the least of the turns counts, less what tshark takes to start. Results are ratios:
 seconds mean nothing on a machine that has other things to do. The ratio of the medians stands beside: where the two
 differ much, the machine was too busy to say. ``--tshark`` names another one, or a version that the tests have laid out
-(``python tests/wiresharks.py``), such as 4.6.
+(``python -m tests.support.wiresharks``), such as 4.6.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def command_of(chosen: str) -> list[str]:
 
     Since 4.2, Wireshark reads no Lua script for root: then it runs as nobody.
     """
-    sys.path.insert(0, str(ROOT / "tests"))
-    from wiresharks import NOBODY, Wireshark, all_of_them  # noqa: PLC0415 - the tests' own
+    sys.path.insert(0, str(ROOT))
+    from tests.support.wiresharks import NOBODY, Wireshark, all_of_them  # noqa: PLC0415 - the tests' own
 
     found = all_of_them().get(chosen) or Wireshark(chosen, (chosen,))
     settings = {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent", **found.environment}

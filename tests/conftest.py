@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from pyspark.sql import SparkSession
-    from wiresharks import Wireshark
+
+    from tests.support.wiresharks import Wireshark
 
 #: The versions that ``wiresharks`` looks after; that module is loaded by those alone who ask for one.
 WIRESHARKS = ("4.0", "4.4", "4.6")
@@ -53,7 +54,9 @@ def shared_dir() -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switch of test_cases.py; options have to be declared here, before any test file is read."""
-    parser.addoption("--update-cases", action="store_true", help="rewrite what tests/cases expect, and print the diff")
+    parser.addoption(
+        "--update-cases", action="store_true", help="rewrite what tests/cli/cases expect, and print the diff"
+    )
 
 
 def pytest_configure() -> None:
@@ -133,7 +136,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="module", params=WIRESHARKS)
 def wireshark(request: pytest.FixtureRequest) -> Wireshark:
     """Each Wireshark in turn; ``lua_support.tshark`` runs the one whose turn it is."""
-    import wiresharks
+    from tests.support import wiresharks
 
     wiresharks.InUse.wireshark = wiresharks.all_of_them()[request.param]
     return wiresharks.InUse.wireshark
@@ -143,7 +146,7 @@ def _missing_wireshark(item: pytest.Item) -> Iterator[str]:
     """Yield the Wireshark that a test asks for, where it is not here."""
     version = getattr(item, "callspec", None) and item.callspec.params.get("wireshark")  # type: ignore[attr-defined]
     if version:
-        import wiresharks
+        from tests.support import wiresharks
 
         if version not in wiresharks.all_of_them():
             yield f"Wireshark {version}"

@@ -190,7 +190,7 @@ INSTALL_DEV = [
     "-m pip install -qq -c constraints.txt -e .[dev,generate,report,spark]",
     f"-m pip install -qq --no-deps --upgrade -c constraints.txt --target .venv/connect {CONNECT}",
 ]
-ENSURE = ["ensure-tshark", "tests/wiresharks.py", "ensure-chromium"]
+ENSURE = ["ensure-tshark", "-m tests.support.wiresharks", "ensure-chromium"]
 CHECKS = ["-m ruff check", "-m ruff format --check", "-m mypy", "-m pytest -n auto --dist loadgroup"]
 DEMO = [
     "uprscope dissect captures/25_stream_id_v705.pcap --limit 40",
@@ -340,7 +340,7 @@ def test_make_alone_lists_every_target(checkout: Path) -> None:
     }
 
 
-# tests/ensure-tshark, .ci/run
+# tests/support/ensure-tshark, .ci/run
 
 APT = """#!/bin/sh
 echo "apt-get $*" >> "$CALLS"
@@ -369,7 +369,7 @@ def ensure_tshark(
     calls = tmp_path / "calls"
     calls.touch()
     done = subprocess.run(
-        [repo_root / "tests" / f"ensure-{tool}"],
+        [repo_root / "tests" / "support" / f"ensure-{tool}"],
         env={"PATH": str(found), "CALLS": str(calls), "TMPDIR": str(tmp_path), "TOOL": tool, **(settings or {})},
         capture_output=True,
         text=True,
@@ -475,7 +475,13 @@ def pins(repo_root: Path) -> dict[str, str]:
 
 def test_constraints_are_pins_and_name_no_place(repo_root: Path) -> None:
     assert pins(repo_root)
-    for name in ("constraints.txt", "Makefile", ".ci/run", "tests/ensure-tshark", "tests/ensure-chromium"):
+    for name in (
+        "constraints.txt",
+        "Makefile",
+        ".ci/run",
+        "tests/support/ensure-tshark",
+        "tests/support/ensure-chromium",
+    ):
         text = (repo_root / name).read_text(encoding="utf-8")
         assert not re.search(r"://|index-url|find-links|trusted-host", text), name
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support.paths import ROOT
+
 README = ROOT / "README.md"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 

@@ -1,0 +1,176 @@
+"""Streams in context: every column as the plain oracle has it, however the frames are damaged and cut into batches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.context import Context, Table
+from analysis.context.streams.index import StreamIndex
+from analysis.context.streams.key_versions import COLUMN, FIELDS, KeyVersions
+from dissector.generate.impairments import Impairments
+from dissector.generate.scenario import settled
+from tests.support.checking import batches_of, captured, clean, single_rows
+from tests.support.context_oracle import Oracle
+from tests.support.rule_proofs import NAMES, recut
+
+#: What networks and recorders do; each alone and some together.
+TROUBLES = (
+    Impairments(),
+    Impairments(mss=(1, 200)),
+    Impairments(loss=0.1, mss=(20, 300)),
+    Impairments(loss=0.03, duplicate=0.1, mss=(20, 300)),
+    Impairments(reorder=0.3, retransmit=0.1, mss=(20, 300)),
+    Impairments(overlap=0.2, duplicate=0.2, mss=(20, 300)),
+    Impairments(skip_packets=9),
+    Impairments(skip_messages=13, loss=0.02, mss=(50, 600)),
+    Impairments(only=0),
+    Impairments(only=1),
+    Impairments(only=1, loss=0.05, mss=(50, 600)),
+)
+
+
+def told(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> dict[int, dict[str, int]]:
+    """What the context says of each message of a stream, by ordinal."""
+    context, found = Context(), {}
+    for batch in batches:
+        for name, table in context.fold(batch):
+            if name == "stream":
+                columns = [table[each].astype(np.int64).tolist() for each in names]
+                for ordinal, *row in zip(table["ordinal"].tolist(), *columns, strict=True):
+                    found[ordinal] = dict(zip(names, row, strict=True))
+    return found
+
+
+def held(batches: Sequence[pa.RecordBatch], cut: Sequence[pa.RecordBatch]) -> int:
+    """Hold the context against the oracle; return how many messages there were."""
+    expected = Oracle().take(row for batch in batches for row in batch.to_pylist())
+    names = list(next(iter(expected.values()), {}))
+    found = told(cut, names) if expected else {}
+    assert found.keys() == expected.keys()
+    for ordinal, row in expected.items():
+        wrong = {name: (found[ordinal][name], value) for name, value in row.items() if found[ordinal][name] != value}
+        assert not wrong, f"row {ordinal}: column (found, expected) {wrong}"
+    return len(expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scenario(name: str) -> None:
+    batches = batches_of(captured(clean(name)))
+    assert held(batches, recut(batches, random.Random(name))) >= 0  # noqa: S311
+
+
+@pytest.mark.parametrize("name", ["oso", "draft", "early-upr", "sync-writes", "history", "close-resume"])
+def test_row_by_row(name: str) -> None:
+    batches = batches_of(captured(clean(name)))
+    assert held(batches, single_rows(batches)) > 0
+
+
+@given(
+    st.sampled_from(NAMES),
+    st.integers(1, 50),
+    st.sampled_from(TROUBLES),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=40)
+def test_whatever_happens_to_the_frames(name: str, seed: int, troubles: Impairments, chance: random.Random) -> None:
+    batches = batches_of(captured(clean(name, seed), troubles, seed))
+    if batches:
+        held(batches, recut(batches, chance))
+
+
+@given(st.sampled_from(NAMES), st.integers(1, 50), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_whatever_the_producer_says(name: str, seed: int, chance: random.Random) -> None:
+    """Numbers, keys and the order of messages as no producer would have them."""
+    talks = clean(name, seed)
+    for talk in talks:
+        for each in talk:
+            fields = each.frame.fields
+            for field in ("by_seqno", "snap_start_seqno", "snap_end_seqno", "snapshot_type", "rev_seqno"):
+                if field in fields and chance.random() < 0.1:
+                    fields[field] = max(0, min(fields[field], 1 << 40) + chance.randrange(-30, 30))
+            if fields.get("by_seqno") and each.frame.key and chance.random() < 0.3:
+                each.frame.key = b"\0key-%d" % chance.randrange(5)
+        producing = [each for each in talk if not each.frame.response and each.side == 1]
+        for one in producing:
+            if chance.random() < 0.05:
+                other = chance.choice(producing)
+                one.frame, other.frame = other.frame, one.frame
+    settled(talks)
+    batches = batches_of(captured(talks, seed=seed))
+    held(batches, recut(batches, chance))
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """Streams that are over leave nothing behind; old batches can go."""
+    context = Context()
+    batches = batches_of(captured(clean("multiplex")))
+    for batch in batches:
+        list(context.fold(batch))
+    kept = context._instances.live
+    assert kept == 12  # vbuckets
+
+
+# ------------------------------------------------------------------------------------------------- versions of keys
+
+
+def fresh(ordinal: Sequence[int]) -> dict[str, Any]:
+    """Rows that say nothing but their ordinal."""
+    numbers = np.array(ordinal, np.int64)
+    return dict.fromkeys(FIELDS, numbers)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=60), st.data())
+def test_versions_are_those_of_a_dictionary(keys: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Eight places for many keys: what is found is right, and what is forgotten is told."""
+    versions, known, places = KeyVersions(8), {}, {}
+    start = 0
+    while start < len(keys):
+        size = data.draw(st.integers(1, len(keys) - start))
+        part = keys[start : start + size]
+        space, key = (np.array(column, np.int64) for column in zip(*part, strict=True))
+        found, strange = versions.exchange(space, key, fresh(range(start + 1, start + size + 1)))
+        for at, name in enumerate(part):
+            before = found[at, COLUMN["ordinal"]]
+            assert before == known.get(name, -1) or strange[at]
+            assert before in (-1, known.get(name, -1))
+            places[name] = True
+            known[name] = start + at + 1
+        start += size
+
+
+def test_versions_do_not_depend_on_batches() -> None:
+    chance = random.Random(5)  # noqa: S311
+    space = np.array([chance.randrange(3) for _ in range(400)], np.int64)
+    key = np.array([chance.randrange(40) for _ in range(400)], np.int64)
+    whole, strange = KeyVersions(16).exchange(space, key, fresh(range(1, 401)))
+    parts = KeyVersions(16)
+    for start in range(0, 400, 7):
+        part = slice(start, min(start + 7, 400))
+        found, odd = parts.exchange(space[part], key[part], fresh(range(part.start + 1, part.stop + 1)))
+        assert (found == whole[part]).all()
+        assert (odd == strange[part]).all()
+
+
+def test_a_table_with_all_rows_is_the_table_itself() -> None:
+    table = Table(3, {"a": np.arange(3)}, {})
+    assert table.where(np.ones(3, bool)) is table
+    assert table.where(np.array([True, False, True]))["a"].tolist() == [0, 2]
+
+
+def test_acks_of_streams_that_nobody_has_seen_make_no_stream() -> None:
+    talks = clean("sync-writes")
+    batches = batches_of(captured(talks, Impairments(only=0)))
+    context = Context()
+    for batch in batches:
+        assert "seqno_acks" not in dict(context.fold(batch))
+    assert isinstance(context._streams, StreamIndex)
+    assert context._instances.live == 0

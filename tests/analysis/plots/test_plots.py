@@ -1,0 +1,377 @@
+"""Pictures by what they show: the numbers handed to the axes, how many marks, what is written beside them."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis import plots
+from analysis.check.checker import Checker
+from analysis.plots import excerpt, theme
+from analysis.plots.figure import FigureContext, duration
+from analysis.plots.figure_set import FigureSet
+from analysis.plots.frame_source import FrameSource
+from analysis.plots.ladder import Ladder, label_of
+from analysis.plots.latency import quantile
+from dissector.capture import expand
+from dissector.options import ReadOptions
+from tests.support import drawn_captures
+from tests.support.drawn_captures import OPAQUE, VBUCKET, ack, opening, streaming, written
+from tests.support.paths import CAPTURES
+from tests.support.tcp_by_hand import (
+    BASE_NS,
+    CLIENT,
+    SERVER,
+    STEP_NS,
+    Conversation,
+    drop,
+    marker,
+    mutation,
+    noop,
+    pcap,
+    request,
+    response,
+)
+
+pytest.importorskip("matplotlib")
+HANDSHAKE = 3  #: packets before the first message
+
+
+def source(*paths: Path, chunk: int | None = None) -> FrameSource:
+    options = ReadOptions() if chunk is None else ReadOptions(chunk_bytes=chunk)
+    return FrameSource(expand([str(path) for path in paths]), (), options)
+
+
+def album(kind: str, *paths: Path, checked: bool = False, chunk: int | None = None) -> FigureSet:
+    made = FigureSet([plots.kind_of(kind)], Checker() if checked else None)
+    made.read(source(*paths, chunk=chunk))
+    return made
+
+
+def figure(kind: str, *paths: Path, **options: Any) -> Any:
+    made = album(kind, *paths, **options)
+    plot = made.plots[kind]
+    assert plot.nothing() is None
+    with theme.drawing(theme.LIGHT):
+        return plot.draw(FigureContext(theme.LIGHT, made.people, "capture", made.findings))
+
+
+def texts(drawing: Any) -> str:
+    """Return everything that is written beside the axes."""
+    return "\n".join(text.get_text() for text in drawing.texts)
+
+
+def legend(drawing: Any) -> list[str]:
+    found = [*drawing.legends, *(axes.get_legend() for axes in drawing.axes)]
+    return [text.get_text() for each in found if each is not None for text in each.get_texts()]
+
+
+def at_ms(packet: int, since: int = 0) -> float:
+    """Return where a packet is on an axis of milliseconds that begins with another one."""
+    return (packet - since) * STEP_NS / 1e6
+
+
+def test_seqno_has_a_line_a_band_and_marks(tmp_path: Path) -> None:
+    capture = drawn_captures.plain(tmp_path / "a.pcap", (1, 4, 3, 5))
+    drawing = figure("seqno", capture, checked=True)
+    (axes,) = drawing.axes
+    lines = [line for line in axes.lines if line.get_label().startswith("vbucket")]
+    assert [line.get_label() for line in lines] == ["vbucket 7 (1 plain)"]
+    assert lines[0].get_ydata().tolist() == [1, 4, 3, 5]
+    assert legend(drawing) == ["vbucket 7 (1 plain)", "current snapshot", "error"]
+    (marks,) = [each for each in axes.collections if each.get_label() == "error"]
+    assert marks.get_offsets()[:, 1].tolist() == [3]
+    band = axes.collections[0].get_paths()[0].get_extents()
+    assert (band.y0, band.y1) == (0, 5)
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("by_seqno", "time since 2023-11-14 22:13:20 UTC [µs]")
+    assert "1 stream, 4 items, 1 snapshot, 1 finding marked" in texts(drawing)
+
+
+def test_a_snapshot_ends_with_its_stream(tmp_path: Path) -> None:
+    said = [*opening(b"over"), *streaming(), (SERVER, marker(VBUCKET, OPAQUE, 0, 9))]
+    said += [(SERVER, mutation(VBUCKET, OPAQUE, 9, b"k"))]
+    ended = len(said)
+    said += [(SERVER, request(0x55, struct.pack(">I", 0), vbucket=VBUCKET, opaque=OPAQUE))]
+    said += [*streaming(8, 99), (SERVER, marker(8, 99, 0, 3)), (SERVER, mutation(8, 99, 3, b"k"))]
+    drawing = figure("seqno", written(tmp_path / "a.pcap", *said))
+    bands = [each.get_paths()[0].get_extents() for each in drawing.axes[0].collections[:2]]
+    begun = 6  # the axis begins with the first marker, behind open, answer, request and answer
+    since = at_ms(ended, begun - 2) * 1000
+    assert bands[0].x1 == pytest.approx(since, abs=2.1)  # two bins
+    assert (bands[0].y1, bands[1].y1) == (9, 3)
+    assert bands[1].x0 > bands[0].x1
+
+
+def test_seqno_of_many_streams(tmp_path: Path) -> None:
+    said = opening(b"many")
+    for number in range(60):
+        said += streaming(number, 100 + number)
+    for seqno in range(1, 4):
+        said += [(SERVER, mutation(number, 100 + number, seqno, b"k")) for number in range(60)]
+    drawing = figure("seqno", written(tmp_path / "a.pcap", *said))
+    axes, bar = drawing.axes
+    (lines,) = [each for each in axes.collections if len(each.get_paths()) == 60]
+    assert lines.get_array().tolist() == list(range(60))
+    assert bar.get_ylabel() == "vbucket"
+    assert legend(drawing) == ["a tenth is below", "half", "a tenth is above"]
+    assert "60 streams, 180 items" in texts(drawing)
+
+
+def test_flow_is_a_running_sum(tmp_path: Path) -> None:
+    big = mutation(VBUCKET, OPAQUE, 1, b"k", b"x" * 400)
+    size = len(big.data)
+    window = 2 * size
+    said = [*opening(b"flow", window), *streaming()]
+    before = len(said)
+    said += [(SERVER, big), (SERVER, big), (CLIENT, ack(size)), (SERVER, big), (CLIENT, ack(10 * size))]
+    made = album("flow", written(tmp_path / "a.pcap", *said))
+    flow: Any = made.plots["flow"]
+    (lane,) = flow.chosen()
+    there = flow.bins["last"][lane]
+    assert there[there >= 0].tolist() == [0, size, 2 * size, size, 2 * size, 0]  # an ack gives back what there is
+    assert flow.bins["window"][lane].max() == window
+    books = flow.books[0]
+    first = BASE_NS + (HANDSHAKE + before) * STEP_NS
+    # Full behind the second message, and again behind the third, until the next ack each time.
+    assert sorted(books.stalls) == [(first + k * STEP_NS, first + (k + 1) * STEP_NS) for k in (1, 3)]
+    with theme.drawing(theme.LIGHT):
+        drawing = flow.draw(FigureContext(theme.LIGHT, made.people))
+    (axes,) = drawing.axes
+    assert max(axes.lines[0].get_ydata()) == 2 * size
+    assert np.nanmax(axes.lines[1].get_ydata()) == window
+    assert legend(drawing) == ["not acknowledged", "window", "stall"]
+    assert "1 connection, 2 stalls of 2 µs together" in texts(drawing)
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in plots.KINDS])
+def test_cuts_do_not_matter(kind: str) -> None:
+    capture = CAPTURES / "02_flow_control.pcap"
+    pictures = []
+    for chunk in (None, 4096):
+        made = album(kind, capture, chunk=chunk)
+        if made.plots[kind].nothing() is not None:
+            return
+        with theme.drawing(theme.LIGHT):
+            stream = io.BytesIO()
+            theme.save(made.plots[kind].draw(FigureContext(theme.LIGHT, made.people)), stream, "svg")
+        pictures.append(stream.getvalue())
+    assert pictures[0] == pictures[1]
+
+
+def test_rates_add_up(tmp_path: Path) -> None:
+    capture = drawn_captures.plain(tmp_path / "a.pcap", tuple(range(1, 11)))
+    drawing = figure("rates", capture)
+    above, below = drawing.axes
+    assert "mutation (10)" in legend(drawing)
+    assert "17 messages" in texts(drawing)
+    frames = 0.0
+    for patch in above.patches:
+        values, edges, baseline = patch.get_data()
+        frames += float(((values - baseline) * np.diff(edges)).sum()) / 1e6  # per second, on an axis of microseconds
+    assert frames == pytest.approx(17)
+    assert (above.get_ylabel(), below.get_ylabel()) == ("messages per second", "bytes per second")
+
+
+def test_heatmap_counts_items(tmp_path: Path) -> None:
+    said = opening(b"heat")
+    for number in (3, 900):
+        said += streaming(number, number)
+    said += [(SERVER, mutation(vbucket, vbucket, seqno, b"k")) for vbucket in (3, 900) for seqno in range(1, 6)]
+    drawing = figure("heatmap", written(tmp_path / "a.pcap", *said))
+    axes, bar = drawing.axes
+    (mesh,) = axes.collections
+    assert mesh.get_array().sum(axis=1).tolist() == [5, 5]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["3", "900"]
+    assert bar.get_ylabel().startswith("items in ")
+
+
+def test_latency_of_answers_and_acks(tmp_path: Path) -> None:
+    item = mutation(VBUCKET, OPAQUE, 1, b"k", b"x" * 100)
+    said = [*opening(b"late", 10_000), *streaming(), (SERVER, marker(VBUCKET, OPAQUE, 0, 1)), (SERVER, item)]
+    said += [(CLIENT, ack(len(said[-2][1].data) + len(item.data)))]
+    made = album("latency", written(tmp_path / "a.pcap", *said))
+    latencies: Any = made.plots["latency"]
+    # open, control and stream request: the next packet is the answer.
+    assert {opcode: int(counts.sum()) for opcode, counts in latencies.answers.items()} == {0x50: 1, 0x5E: 1, 0x53: 1}
+    for counts in latencies.answers.values():
+        assert quantile(counts, 0.5) == pytest.approx(STEP_NS, rel=0.11)  # a bin is a tenth wide
+    assert {number: int(counts.sum()) for number, counts in latencies.acks.items()} == {0: 1}
+    with theme.drawing(theme.LIGHT):
+        drawing = latencies.draw(FigureContext(theme.LIGHT, made.people))
+    assert len(drawing.axes) == 2
+    assert [axes.get_xscale() for axes in drawing.axes] == ["log", "log"]
+    assert "3 answers, 1 ack" in texts(drawing)
+
+
+def test_liveness_shows_every_noop(tmp_path: Path) -> None:
+    said = [*opening(b"alive"), (CLIENT, request(0x5E, b"", b"set_noop_interval", b"20", opaque=3))]
+    said += [
+        (SERVER, response(0x5E, opaque=3)),
+        (SERVER, noop(8)),
+        (CLIENT, response(0x5C, opaque=8)),
+        (SERVER, noop(9)),
+    ]
+    drawing = figure("liveness", written(tmp_path / "a.pcap", *said))
+    (axes,) = drawing.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1 alive\nno-op every 20 s"]
+    marks = {line.get_label(): len(line.get_xdata()) for line in axes.lines}
+    assert marks == {"no-op": 2, "its answer": 1}
+    assert "2 no-ops, 1 answered" in texts(drawing)
+
+
+def test_gaps_show_what_is_lost(tmp_path: Path) -> None:
+    conversation = Conversation().open()
+    for side, message in [*opening(b"gap"), *streaming()]:
+        conversation.send(side, message)
+    for seqno in range(1, 9):
+        conversation.send(SERVER, mutation(VBUCKET, OPAQUE, seqno, b"k", b"x" * 200))
+    lost = conversation.packets[-5]
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap(drop(conversation.packets, len(conversation.packets) - 5)))
+    drawing = figure("gaps", path)
+    above, below = drawing.axes
+    assert [label.get_text() for label in above.get_yticklabels()] == ["1 gap, server"]
+    assert below.lines[0].get_ydata()[-1] == len(lost.data)
+    assert f"1 hole, {len(lost.data):,} bytes lost, 0 bytes passed over" in texts(drawing)
+
+
+def test_some_of_the_frames(tmp_path: Path) -> None:
+    said = [*opening(b"two"), *streaming(1, 11), *streaming(2, 22)]
+    said += [(SERVER, mutation(vbucket, vbucket * 11, seqno, b"k")) for seqno in range(1, 9) for vbucket in (1, 2)]
+    capture = written(tmp_path / "a.pcap", *said)
+    for choice, items in (
+        ((None, None), 16),
+        (("1", None), 16),
+        ((None, 2), 8),
+        ((None, None, 0, (6 + 4 - 1) * STEP_NS), 4),  # set-up and four items: time is since the first frame
+        ((None, None, (6 + 4) * STEP_NS, None), 12),
+    ):
+        made = FigureSet([plots.kind_of("heatmap")])
+        made.choose(*choice)
+        made.read(source(capture))
+        shown: Any = made.plots["heatmap"]
+        assert int(shown.bins["items"].sum()) == items
+
+
+def test_a_crowded_moment_is_pointed_out(tmp_path: Path) -> None:
+    made = album("seqno", drawn_captures.plain(tmp_path / "a.pcap"))
+    sheet = FigureContext(theme.LIGHT, made.people, start_ns=BASE_NS)
+    weights, starts = np.ones(64, np.int64), BASE_NS + np.arange(64) * 10**9
+    assert sheet.crowd(weights, starts, 10**9) == []
+    weights[40:42] = 1000
+    assert sheet.crowd(weights, starts, 10**9) == ["most of it at 38-42 s (--time)"]
+    assert FigureContext(theme.LIGHT, made.people).crowd(weights, starts, 10**9) == []
+
+
+def test_latency_of_one_connection() -> None:
+    capture = CAPTURES / "02_flow_control.pcap"
+    whole: Any = album("latency", capture).plots["latency"]
+    made = FigureSet([plots.kind_of("latency")])
+    made.choose("2", None)
+    made.read(source(capture))
+    one: Any = made.plots["latency"]
+    assert [int(counts.sum()) for counts in one.acks.values()] == [int(whole.acks[1].sum())]
+    with theme.drawing(theme.LIGHT):
+        drawing = one.draw(FigureContext(theme.LIGHT, made.people))
+    assert [text.partition(" (")[0] for text in legend(drawing) if "connection" in text] == ["connection 2 fc-auto"]
+
+
+def test_nothing_to_draw(tmp_path: Path) -> None:
+    capture = written(tmp_path / "a.pcap", *opening(b"short"))
+    for kind in ("seqno", "flow", "heatmap", "liveness", "gaps"):
+        assert album(kind, capture).plots[kind].nothing()
+
+
+def arrows(drawing: Any) -> int:
+    (axes,) = drawing.axes
+    return sum(getattr(text, "arrow_patch", None) is not None for text in axes.texts)
+
+
+def test_a_ladder_of_frames(tmp_path: Path) -> None:
+    capture = drawn_captures.plain(tmp_path / "a.pcap")
+    made = album("rates", capture)
+    transcript = excerpt.numbered(source(capture).open(), 3, 6)
+    rows = [transcript.rows[number] for number in sorted(transcript.rows)]
+    assert [row["frame"] for row in rows] == [3, 4, 5, 6]
+    ladder = Ladder(transcript, rows)
+    with theme.drawing(theme.DARK):
+        drawing = ladder.draw(FigureContext(theme.DARK, made.people))
+    assert arrows(drawing) == 4
+    written_there = [text.get_text() for text in drawing.axes[0].texts]
+    assert "stream_request  vb 7  opaque 00000040  snapshot 0..0  from 0 to no end" in written_there
+    assert "mutation  vb 7  opaque 00000040  seqno 1  key-1" in written_there
+    assert "10.0.0.1:40000" in written_there
+
+
+def test_a_ladder_around_a_finding(tmp_path: Path) -> None:
+    capture = drawn_captures.plain(tmp_path / "a.pcap", (*range(1, 40), 20, *range(40, 60)))
+    made = album("seqno", capture, checked=True)
+    (finding,) = [each for each in made.findings if each.rule == "SEQ-01"]
+    transcript = excerpt.around(source(capture, chunk=4096).open(), [finding], 4, 3)
+    rows = transcript.of(finding)
+    guilty = finding.guilty.frame
+    assert {row["frame"] for row in rows} == {
+        *range(guilty - 4, guilty + 4),
+        *(frame.frame for frame in finding.frames),
+    }
+    ladder = Ladder(transcript, rows, finding)
+    with theme.drawing(theme.LIGHT):
+        drawing = ladder.draw(FigureContext(theme.LIGHT, made.people))
+    marked = [text.get_text() for text in drawing.axes[0].texts if "[guilty]" in text.get_text()]
+    assert [text.split("  ")[3] for text in marked] == ["seqno 20"]
+    assert finding.id in texts(drawing)
+
+
+@pytest.mark.parametrize("form", theme.FORMATS)
+def test_the_same_bytes_every_time(tmp_path: Path, form: str) -> None:
+    capture = drawn_captures.plain(tmp_path / "a.pcap")
+    made = album("seqno", capture)
+    pictures = []
+    for _ in range(2):
+        with theme.drawing(theme.DARK):
+            stream = io.BytesIO()
+            theme.save(made.plots["seqno"].draw(FigureContext(theme.DARK, made.people)), stream, form)
+        pictures.append(stream.getvalue())
+    assert pictures[0] == pictures[1]
+    assert b"Matplotlib" not in pictures[0]
+
+
+@pytest.mark.parametrize("kind", ["seqno", "latency"])
+def test_hostile_names_are_text(tmp_path: Path, kind: str) -> None:
+    """Neither formulas nor characters that no font has: warnings are errors here."""
+    for place, name in enumerate(drawn_captures.HOSTILE):
+        capture = drawn_captures.plain(tmp_path / f"{place}.pcap", name=name)
+        if kind != "seqno" and place not in (7, 8):
+            continue
+        made = album(kind, capture)
+        with theme.drawing(theme.LIGHT):
+            drawing = made.plots[kind].draw(FigureContext(theme.LIGHT, made.people, str(name)))
+            theme.save(drawing, io.BytesIO(), "png")
+        assert all(text.isascii() for text in legend(drawing) if "half in" not in text)
+
+
+def test_hostile_keys_on_a_ladder(tmp_path: Path) -> None:
+    capture = drawn_captures.hostile(tmp_path / "a.pcap")
+    made = album("rates", capture)
+    transcript = excerpt.numbered(source(capture).open(), 1, 40)
+    rows = [transcript.rows[number] for number in sorted(transcript.rows)]
+    assert all(label_of(row).isascii() for row in rows)
+    with theme.drawing(theme.LIGHT):
+        theme.save(Ladder(transcript, rows).draw(FigureContext(theme.LIGHT, made.people)), io.BytesIO(), "png")
+
+
+def test_dark_is_light_in_other_colours() -> None:
+    light = theme.LIGHT
+    assert len({light.paper, light.ink, light.quiet, light.faint, light.error, light.warning, *light.series}) == 13
+    assert theme.darkened(b"fill: #0072b2; stroke: #123456") == b"fill: #56b4e9; stroke: #123456"
+
+
+def test_lengths_of_time() -> None:
+    assert [duration(number) for number in (5, 1500, 2.5e6, 3e9, 90e9, 7.2e12)] == [
+        *("5 ns", "1.5 µs", "2.5 ms", "3 s", "1.5 min", "2 h")
+    ]

@@ -1,0 +1,165 @@
+"""The rules FRM: every fault is found where it is, and traffic that behaves is left alone, whatever happens to it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from analysis.rules import RULES, Severity
+from analysis.rules.defect_checks import SENTENCES
+from dissector.generate.faults import FAULTS, fault
+from dissector.generate.impairments import Impairments
+from dissector.generate.scenario import Fault
+from dissector.generate.scenarios import SCENARIOS
+from dissector.generate.segments import placed
+from dissector.spec.defects import DEFECTS
+from dissector.spec.model import Severity as Gravity
+from tests.support import checking
+
+MINE = [rule for rule in RULES if rule.group == "FRM"]
+BY_ID = {rule.id: rule for rule in RULES}
+FOUND = [each for each in FAULTS if each.rule.startswith("FRM") and each.rule != "FRM-10"]
+#: What a scenario is about, and cannot be without: a server's own defect, and numbers of vbuckets.
+INHERENT = {("framed-deletions", "FRM-01", Severity.WARNING), ("test-cluster", "FRM-15", Severity.INFO)}
+#: A bracket that is neither a start nor an end breaks no turn; SNP-11 says otherwise, which is that rule's affair.
+ALSO = {("FRM-13", "oso"): {"SNP-11"}}
+INSPECTED = {
+    "snappy": "snappy-invalid",
+    "xattr": "xattr-invalid",
+    "xattr-pair": "xattr-invalid",
+    "json": "json-invalid",
+}
+
+
+def named(one: Fault) -> str:
+    return f"{one.rule}-{one.variant}".rstrip("-")
+
+
+def test_there_are_fifteen() -> None:
+    assert [rule.id for rule in MINE] == [f"FRM-{number:02}" for number in range(1, 16)]
+
+
+def test_every_defect_of_a_rule_has_a_sentence() -> None:
+    assert {spec.id for spec in DEFECTS if spec.rule} == set(SENTENCES)
+
+
+def test_mild_defects_never_become_errors() -> None:
+    """A warning of the dissector is at most a warning here, and what it only notes is nothing."""
+    mild = {spec.id for spec in DEFECTS if spec.severity is not Gravity.ERROR}
+    for rule in MINE:
+        for check in rule.checks:
+            if (check.severity or rule.severity) is Severity.ERROR:
+                told = {text for words in check.words.values() for text in words.values()}
+                column = check.facts[0]
+                assert not column.startswith("oddity"), (rule.id, told & {SENTENCES.get(name, "") for name in mild})
+
+
+@pytest.mark.parametrize("one", FOUND, ids=named)
+def test_finds_the_fault(one: Fault) -> None:
+    talks, done = checking.broken(one)
+    result = checking.findings_of(talks)
+    found = result.of(one.rule)
+    guilty = done.emissions[0]
+    if (one.rule, one.variant) == ("FRM-02", "magic"):
+        # Bytes without a magic are no frame: the one behind them tells.
+        sent = next(each for each in placed(done.conversation, 0) if each.emission is guilty)
+        assert [result.frames[each.guilty.frame][-1] for each in found] == [sent.end]
+    else:
+        assert [each.guilty.frame for each in found] == [checking.frame_of(result, talks, guilty)]
+    assert all(each.sentence and "{" not in each.sentence for each in found)
+    rank = BY_ID[one.rule].severity.rank
+    others = {each.rule for each in result.findings if each.severity.rank <= rank} - {one.rule}
+    assert others <= {*one.implies, *ALSO.get((one.rule, one.variant), set())}
+
+
+@pytest.mark.parametrize("variant", INSPECTED)
+def test_finds_values_that_are_not_what_they_say(variant: str) -> None:
+    """Values are looked into where frames are read; here the defect is put into the row by hand."""
+    talks, done = checking.broken(fault("FRM-10", variant))
+    batches = checking.batches_of(checking.captured(talks))
+    frame = checking.frame_of(checking.check(batches, MINE), talks, done.emissions[0])
+    marked = [_marked(batch, frame, INSPECTED[variant]) for batch in batches]
+    found = checking.check(marked, MINE).findings
+    assert [(each.rule, each.severity, each.guilty.frame) for each in found] == [("FRM-10", Severity.WARNING, frame)]
+
+
+def _marked(batch: pa.RecordBatch, frame: int, defect: str) -> pa.RecordBatch:
+    numbers, defects = batch.column("frame").to_pylist(), batch.column("defects").to_pylist()
+    told = [[defect] if number == frame else old for number, old in zip(numbers, defects, strict=True)]
+    at = batch.schema.get_field_index("defects")
+    return batch.set_column(at, batch.schema.field(at), pa.array(told, batch.schema.field(at).type))
+
+
+@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
+def test_leaves_good_traffic_alone(name: str) -> None:
+    found = checking.findings_of(checking.clean(name), rules=MINE).findings
+    assert {(name, each.rule, each.severity) for each in found} <= INHERENT
+
+
+@pytest.mark.parametrize("name", sorted({excuse.scenario for rule in MINE for excuse in rule.excuses}))
+def test_excuses_are_scenarios(name: str) -> None:
+    assert name in {each.name for each in SCENARIOS}
+
+
+@pytest.mark.parametrize(
+    "troubles",
+    [
+        Impairments(mss=(40, 900), loss=0.1),
+        Impairments(mss=(40, 600), reorder=0.4, duplicate=0.2, retransmit=0.2, overlap=0.2),
+        Impairments(mss=(40, 600), reorder=0.3, loss=0.05),
+        Impairments(mss=(100, 900), skip_packets=21),
+        Impairments(skip_messages=7),
+        Impairments(only=0),
+        Impairments(only=1),
+    ],
+    ids=["loss", "disorder", "both", "late", "later", "client", "server"],
+)
+def test_troubles_are_no_violations(troubles: Impairments) -> None:
+    chance = random.Random(str(troubles))  # noqa: S311
+    for one in chance.sample(SCENARIOS, 12):
+        found = checking.findings_of(checking.clean(one.name, 2), troubles, seed=chance.randrange(99), rules=MINE)
+        assert {(one.name, each.rule, each.severity) for each in found.findings} <= INHERENT, one.name
+
+
+@pytest.mark.parametrize(("rule", "variant"), [("FRM-01", "stray"), ("FRM-02", "subtype"), ("FRM-06", "deletion")])
+def test_batches_do_not_matter(rule: str, variant: str) -> None:
+    capture = checking.captured(checking.broken(fault(rule, variant))[0])
+    batches = checking.batches_of(capture)
+    whole = checking.check(batches, MINE).summary
+    assert checking.check(checking.batches_of(capture, 4096), MINE).summary == whole
+    assert checking.check(checking.single_rows(batches), MINE).summary == whole
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("01_basic.pcap", set()),
+        ("07d_capture_loss.pcap", set()),
+        ("07e_reorder_dup.pcap", set()),
+        ("10_upr_early_dialect.pcap", set()),
+        ("23_sync_writes_v705.pcap", set()),
+        ("26_collections_v705.pcap", set()),
+        ("27_replication_takeover_v705.pcap", set()),
+        ("02b_flow_control_broken.pcap", {("FRM-03", "a buffer ack without extras")}),
+        (
+            "09_feed_real_consumer.pcap",
+            {
+                ("FRM-03", "a mutation with 22 bytes of extras, which no form of it has"),
+                ("FRM-04", "a mutation without a key"),
+                ("FRM-05", "a stream request whose 15 bytes of value do not divide into whole entries"),
+                ("FRM-13", "a set vbucket state with a number"),
+            },
+        ),
+    ],
+)
+def test_recordings(shared_dir: Path, file: str, expected: set[tuple[str, str]]) -> None:
+    """No errors but those that the recordings were made with."""
+    found = checking.check(checking.batches_of(shared_dir / "captures" / file), MINE).findings
+    errors = [each for each in found if each.severity is Severity.ERROR]
+    assert {each.rule for each in errors} == {rule for rule, _ in expected}
+    for rule, text in expected:
+        assert any(each.rule == rule and each.sentence.startswith(text) for each in errors), (rule, text)

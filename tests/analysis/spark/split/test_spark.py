@@ -1,0 +1,88 @@
+"""Connections that cross pieces, through Spark: what is shuffled, and that the rows are those of one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from analysis.spark.read_options import SourceOptions
+from analysis.spark.segment_rows import conversation_key
+from analysis.spark.split.read_frames import checkpoints_of, frames_of, plan_archive
+from analysis.spark.split.records import RecordKind
+from tests.support.split_archives import (
+    assert_same,
+    decoded_at_once,
+    fragmented,
+    in_order,
+    packed,
+    pcap_file,
+    pcapng_file,
+    write,
+)
+from tests.support.tcp_by_hand import CLIENT, SERVER, Conversation, Ends, Wire, counted, marker, mutation
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+ENDS = [Ends(ports=(40_000 + index, 11_210), isns=(2**32 - 900 * index, 77_000_000)) for index in range(3)]
+
+
+def wires() -> list[Wire]:
+    """Three streams at once, one of which ends within a frame."""
+    talks = []
+    for ends in ENDS:
+        talk = Conversation(ends).open()
+        for seqno in range(1, 151):
+            talk.send(SERVER, marker(1, 5, seqno, seqno), mutation(1, 5, seqno, b"key%d" % seqno, b"v" * 700), mss=600)
+            if seqno % 5 == 0:
+                talk.send(CLIENT, counted(0x5D, bytes(4), opaque=9))
+        talks.append(talk.packets)
+    return [wire for packets in zip(*talks, strict=True) for wire in packets][:-4]
+
+
+def talks_of_kind(checkpoints: DataFrame, kind: RecordKind) -> set[bytes]:
+    """Return the talks that have rows of a kind."""
+    return {bytes(row["talk"]) for row in checkpoints.where(checkpoints["kind"] == int(kind)).collect()}
+
+
+def test_what_can_be_stitched_is_not_shuffled(spark: SparkSession, tmp_path: Path) -> None:
+    packets = packed(wires())
+    third = len(packets) // 3
+    paths = write([pcap_file(packets[:third]), pcapng_file(packets[third:])], tmp_path)
+    reading = SourceOptions(values=True, split_bytes=60_000)
+    plan = plan_archive(spark, paths, reading)
+    assert len(plan.pieces) > 5
+    checkpoints = checkpoints_of(spark, plan, reading, 3)
+    assert talks_of_kind(checkpoints, RecordKind.FALLBACK) == set()
+    assert talks_of_kind(checkpoints, RecordKind.LAST) == {conversation_key(ends.key(CLIENT))[0] for ends in ENDS}
+    frames = frames_of(spark, plan, reading, numbered=True)
+    assert frames.rdd.getNumPartitions() == len(plan.pieces)  # nothing but the pieces themselves is decoded
+    found, expected = frames.toArrow().sort_by("frame"), decoded_at_once(paths, reading)
+    assert_same(found, expected)
+    assert_same(in_order(frames_of(spark, plan, reading).toArrow()), expected)
+    assert [row["missing"] > 0 for row in found.to_pylist()][-1]  # what the end of the run releases comes last
+
+
+def test_a_talk_that_can_not_be_stitched_is_shuffled_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    made = wires()
+    late = next(index for index in range(len(made) // 2, 0, -1) if made[index].ends == ENDS[1] and made[index].data)
+    packets = packed([*made[:late], *made[late + 1 : late + 200], made[late], *made[late + 200 :]])
+    paths = write([pcap_file(packets[: late + 1]), pcap_file(packets[late + 1 :])], tmp_path)
+    reading = SourceOptions()
+    plan = plan_archive(spark, paths, reading)
+    checkpoints = checkpoints_of(spark, plan, reading, 2)
+    assert talks_of_kind(checkpoints, RecordKind.FALLBACK) == {conversation_key(ENDS[1].key(CLIENT))[0]}
+    found = frames_of(spark, plan, reading, shares=2, numbered=True).toArrow().sort_by("frame")
+    assert_same(found, decoded_at_once(paths, reading))
+
+
+def test_a_run_of_one_piece_needs_no_scouts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packets = packed(wires())
+    packets[100:101] = fragmented(packets[100], 136, 9)
+    paths = write([pcap_file(packets)], tmp_path)
+    plan = plan_archive(spark, paths, SourceOptions())
+    monkeypatch.setattr("analysis.spark.split.read_frames.checkpoints_of", None)
+    found = frames_of(spark, plan, SourceOptions(), numbered=True).toArrow().sort_by("frame")
+    assert_same(found, decoded_at_once(paths, SourceOptions()))

@@ -1,0 +1,58 @@
+"""A capture in shares: however connections are dealt out, together they are the rows of the single-process reader."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.spark.partition_reader import PartitionReader
+from dissector.capture import Input
+from dissector.frames.reader import FrameReader
+from dissector.frames.schema import SCHEMA
+from dissector.options import ReadOptions
+from dissector.tcp.limits import Limits
+from tests.support.split_archives import archives, write
+
+
+def shared_out(paths: Sequence[str], options: ReadOptions, shares: int) -> list[pa.Table]:
+    """Read captures once for every share."""
+    inputs = [Input.of(path) for path in paths]
+    return [pa.Table.from_batches(PartitionReader(inputs, options, each, shares), SCHEMA) for each in range(shares)]
+
+
+@given(archives(), st.integers(2, 5), st.sampled_from([1 << 10, 1 << 14, 1 << 20]), st.booleans())
+def test_shares_make_up_the_whole(files: list[bytes], shares: int, chunk: int, crowded: bool) -> None:
+    """Rows are the same in every column; few connections and bytes at once make limits that all of them share."""
+    limits = Limits(connections=2, out_of_order_total=900, partial_total=900) if crowded else Limits()
+    options = ReadOptions(values=True, chunk_bytes=chunk, limits=limits)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = write(files, Path(folder))
+        expected = pa.Table.from_batches(FrameReader([Input.of(path) for path in paths], options), SCHEMA)
+        parts = shared_out(paths, options, shares)
+    assert pa.concat_tables(parts).sort_by("frame").to_pylist() == expected.to_pylist()
+    for part in parts:
+        numbers = part.column("frame").to_pylist()
+        assert numbers == sorted(numbers)
+    seen = [name for part in parts for name in set(part.column("connection").to_pylist())]
+    assert len(seen) == len(set(seen)), "a connection is in one share"
+
+
+def test_columns_that_are_left_out(repo_root: Path) -> None:
+    """Whoever wants a few columns gets them, numbered or not."""
+    path = str(repo_root / "captures" / "09_feed_real_consumer.pcap")
+    for wanted in ({"name", "connection"}, {"frame", "name"}):
+        options = ReadOptions(columns=frozenset(wanted))
+        expected = pa.Table.from_batches(FrameReader([Input.of(path)], options)).to_pylist()
+        found = [
+            row
+            for share in range(3)
+            for batch in PartitionReader([Input.of(path)], options, share, 3)
+            for row in batch.to_pylist()
+        ]
+        assert len(found) == len(expected) > 100
+        assert sorted(map(str, found)) == sorted(map(str, expected))
