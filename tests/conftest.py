@@ -55,7 +55,7 @@ def shared_dir() -> Path:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switch of test_cases.py; options have to be declared here, before any test file is read."""
     parser.addoption(
-        "--update-cases", action="store_true", help="rewrite what tests/cli/cases expect, and print the diff"
+        "--update-cases", action="store_true", help="rewrite what the cases expect, and print the diff"
     )
 
 

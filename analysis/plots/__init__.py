@@ -52,7 +52,7 @@ _ANY = ("connection", "time", "vbucket")
 
 KINDS: tuple[PlotKind, ...] = (
     PlotKind("seqno", "analysis.plots.seqno", "Seqnos", "seqnos over time, with snapshots and findings", True, _ANY),
-    PlotKind("flow", "analysis.plots.flow", "Flow", "bytes that wait for an ack, against the window", True),
+    PlotKind("flow", "analysis.plots.flow", "FlowPlot", "bytes that wait for an ack, against the window", True),
     PlotKind("rates", "analysis.plots.rates", "Rates", "messages and bytes per second, by opcode", False, _ANY),
     PlotKind("latency", "analysis.plots.latency", "Latencies", "how long answers and acks took"),
     PlotKind("heatmap", "analysis.plots.heatmap", "Heatmap", "which vbucket was busy when", False, _ANY),

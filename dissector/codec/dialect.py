@@ -46,7 +46,7 @@ class DialectVerdict:
     until: Release | None = None  #: the newest one
     producer: int | None = None  #: direction (0 or 1) whose sender produces
     collections: bool = False  #: document keys carry a collection id
-    fingerprints: tuple[Evidence, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     contradictions: tuple[Evidence, ...] = ()
 
 

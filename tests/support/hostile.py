@@ -633,7 +633,7 @@ resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, 1_500_000_000))
 from dissector.capture import Input
 from dissector.frames.reader import FrameReader
 from dissector.tcp.ports import Ports
-from dissector.options import Options
+from dissector.options import ReadOptions
 from pathlib import Path
 def peak_bytes():
     try:  # the maximum that getrusage tells of includes that of the process before exec
@@ -642,7 +642,7 @@ def peak_bytes():
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 path, ports = sys.argv[1], sys.argv[2:]
-reader = FrameReader([Input("bomb", Path(path))], Options(ports=Ports.parse(ports)))
+reader = FrameReader([Input("bomb", Path(path))], ReadOptions(ports=Ports.parse(ports)))
 rows = missing = 0
 for batch in reader:
     rows += batch.num_rows

@@ -19,7 +19,7 @@ _PEAK = """
 import resource, sys
 import pyarrow as pa
 from pathlib import Path
-from dissector.options import Options
+from dissector.options import ReadOptions
 
 def told(rows):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -30,7 +30,7 @@ from analysis.archive.ingest import ingests
 from analysis.archive.rings import find, rings
 
 found = rings(find([sys.argv[1]]))
-task = ingests(Path(sys.argv[2]), lambda: found, Options())
+task = ingests(Path(sys.argv[2]), lambda: found, ReadOptions())
 (result,) = [row for batch in task(iter([pa.RecordBatch.from_pydict({"id": [0]})])) for row in batch.to_pylist()]
 assert result["connections"] == 1, result
 told(result["frames"])

@@ -142,7 +142,7 @@ def test_what_is_not_there(words: list[str], said: str, capsys: pytest.CaptureFi
 
 def test_the_protocol_is_explained_without_the_analysis() -> None:
     code = (
-        "import sys; from dissector import cli; cli.main(['explain', 'mutation']); "
+        "import sys; from uprscope import cli; cli.main(['explain', 'mutation']); "
         "assert not {'numpy', 'pyarrow', 'analysis'} & set(sys.modules), 'loaded'"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
