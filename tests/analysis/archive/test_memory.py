@@ -48,7 +48,7 @@ rows = 0
 def batches():
     # As the tasks before it make them: a few columns, so many rows at once.
     global rows
-    for batch in FrameReader([Input.of(sys.argv[1])], Options(inspect=True)):
+    for batch in FrameReader([Input.of(sys.argv[1])], ReadOptions(inspect=True)):
         for part in pa.Table.from_batches([batch.select(sorted(COLUMNS))]).to_batches(16384):
             rows += len(part)
             first = part.column("frame")[0].as_py()
