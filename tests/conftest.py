@@ -54,9 +54,7 @@ def shared_dir() -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switch of test_cases.py; options have to be declared here, before any test file is read."""
-    parser.addoption(
-        "--update-cases", action="store_true", help="rewrite what the cases expect, and print the diff"
-    )
+    parser.addoption("--update-cases", action="store_true", help="rewrite what the cases expect, and print the diff")
 
 
 def pytest_configure() -> None:
