@@ -109,7 +109,7 @@ docs: $(DEV) ## write the files derived from the declarations of protocol and ru
 	@.venv/bin/python -m analysis.codegen
 
 captures: $(DEV) ## make the synthetic captures and their index anew
-	@$(RUN) dissector.generate.library
+	@$(RUN) uprscope.make_captures
 	@.venv/bin/python -m dissector.codegen
 	@.venv/bin/python -m analysis.codegen
 

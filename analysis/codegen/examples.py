@@ -35,7 +35,7 @@ def render() -> str:
 @cache
 def examples() -> dict[str, dict[str, Any]]:
     """Return an example for each rule that has one."""
-    entries: dict[str, list[library.Entry]] = {}
+    entries: dict[str, list[library.LibraryEntry]] = {}
     for entry in library.read():
         if entry.file.startswith(_BROKEN) and entry.rules:
             entries.setdefault(entry.rules[0], []).append(entry)
@@ -43,7 +43,7 @@ def examples() -> dict[str, dict[str, Any]]:
     return {name: example for name, example in made if example is not None}
 
 
-def _example(rule: Rule, entries: list[library.Entry]) -> dict[str, Any] | None:
+def _example(rule: Rule, entries: list[library.LibraryEntry]) -> dict[str, Any] | None:
     for entry in entries:
         found = _shown(rule, entry)
         if found is not None:
@@ -58,12 +58,12 @@ def _example(rule: Rule, entries: list[library.Entry]) -> dict[str, Any] | None:
     return None
 
 
-def _wish(entry: library.Entry) -> str:
+def _wish(entry: library.LibraryEntry) -> str:
     words = shlex.split(entry.command)
     return words[words.index("--break") + 1]
 
 
-def _shown(rule: Rule, entry: library.Entry) -> dict[str, Any] | None:
+def _shown(rule: Rule, entry: library.LibraryEntry) -> dict[str, Any] | None:
     path = Path(library.ROOT, library.FOLDER, entry.file)
     inputs = [Input(entry.file, path)]
     findings = inspect(inputs, (rule,), ReadOptions()).findings

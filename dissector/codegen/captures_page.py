@@ -80,5 +80,5 @@ def render() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _made(entry: library.Entry) -> str:
+def _made(entry: library.LibraryEntry) -> str:
     return code(entry.command.partition(" -o ")[0])

@@ -1,30 +1,26 @@
 """The captures that are kept in the repository: which there are, what is in each, and the commands that make them.
 
 ``captures/index.toml`` lists all of them. Recordings of real servers are entered there by hand; what is made to order
-derives from the scenarios, the faults and the table below, and ``python -m dissector.generate.library`` makes it all
-anew. Must not know how captures are made: it runs commands.
+derives from the scenarios, the faults and the table below, and :mod:`uprscope.make_captures` makes it all anew. Knows
+the commands, and runs none.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import json
 import shlex
-import sys
-import tempfile
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "captures"
 INDEX = "index.toml"
-_MADE = "# ---- From here on everything is written by `make captures`.\n"
+MADE = "# ---- From here on everything is written by `make captures`.\n"
 
 #: Name, what is done to the packets, and the options that do it; each on a scenario that has enough of them.
 _ROUGH: tuple[tuple[str, str, str], ...] = (
@@ -45,7 +41,7 @@ _ROUGH: tuple[tuple[str, str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LibraryEntry:
     """A capture of the library."""
 
     file: str  #: below captures/
@@ -64,12 +60,12 @@ class Entry:
         return bool(self.command)
 
     def words(self, folder: Path) -> list[str]:
-        """Return the command line behind ``uprscope``, with the output in another folder."""
+        """Return the words after ``uprscope`` of its command line, with the output in another folder."""
         words = shlex.split(self.command)[1:]
         return [str(folder / self.file) if word == f"{FOLDER}/{self.file}" else word for word in words]
 
 
-def read(root: Path = ROOT) -> list[Entry]:
+def read(root: Path = ROOT) -> list[LibraryEntry]:
     """Return all entries of the index; none where there is no index, as in an installed package."""
     try:
         found = tomllib.loads((root / FOLDER / INDEX).read_text(encoding="utf-8"))
@@ -78,16 +74,16 @@ def read(root: Path = ROOT) -> list[Entry]:
     return [_entry(table) for table in found["capture"]]
 
 
-def _entry(table: dict[str, Any]) -> Entry:
+def _entry(table: dict[str, Any]) -> LibraryEntry:
     values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in table.items()}
-    return Entry(**values)
+    return LibraryEntry(**values)
 
 
 def _command(rest: str, file: str) -> str:
     return f"uprscope generate {rest} -o {FOLDER}/{file}"
 
 
-def planned() -> Iterator[Entry]:
+def planned() -> Iterator[LibraryEntry]:
     """Yield the synthetic captures that there should be, except for what only making them can tell."""
     from dissector.generate.faults import FAULTS  # noqa: PLC0415 - readers of the index need neither
     from dissector.generate.scenarios import SCENARIOS  # noqa: PLC0415
@@ -96,41 +92,21 @@ def planned() -> Iterator[Entry]:
         file = f"clean/{scenario.name}.pcapng"
         holds = f"{scenario.dialect}, {scenario.era}"
         excuses = tuple(f"{rule}: {because}" for rule, because in scenario.excuses)
-        yield Entry(file, scenario.title, holds, command=_command(scenario.name, file), excuses=excuses)
+        yield LibraryEntry(file, scenario.title, holds, command=_command(scenario.name, file), excuses=excuses)
     for fault in FAULTS:
         name = f"{fault.rule}-{fault.variant}" if fault.variant else fault.rule
         wish = f"{fault.rule}/{fault.variant}" if fault.variant else fault.rule
         file = f"broken/{name.replace(' ', '-')}.pcapng"
         command = _command(f"--break {shlex.quote(wish)}", file)
-        yield Entry(
+        yield LibraryEntry(
             file, fault.title, f"{fault.scenario}, with one fault", command=command, rules=(fault.rule, *fault.implies)
         )
     for name, title, options in _ROUGH:
         file = f"rough/{name}"
-        yield Entry(file, title, f"the scenario {options.split()[0]}", command=_command(options, file))
+        yield LibraryEntry(file, title, f"the scenario {options.split()[0]}", command=_command(options, file))
 
 
-def make(entry: Entry, folder: Path) -> Entry:
-    """Make a synthetic capture below a folder; return its entry, complete."""
-    from uprscope import cli  # noqa: PLC0415
-
-    target = folder / entry.file
-    target.parent.mkdir(parents=True, exist_ok=True)
-    truth = target.with_name(f".{target.name}.truth")
-    try:
-        status = cli.main([*entry.words(folder), "--truth", str(truth)])
-        if status:
-            raise RuntimeError(f"{entry.command}: exit status {status}")
-        facts = json.loads(truth.read_text(encoding="utf-8"))
-    finally:
-        truth.unlink(missing_ok=True)
-    if not facts["broken"]:
-        return entry
-    broken = facts["broken"][0]
-    return replace(entry, wrong=broken["because"], packets=tuple(broken["packets"]))
-
-
-def written(entry: Entry) -> str:
+def written(entry: LibraryEntry) -> str:
     """Write an entry as TOML."""
     lines = ["[[capture]]"]
     for each in fields(entry):
@@ -139,49 +115,3 @@ def written(entry: Entry) -> str:
             shown = list(value) if isinstance(value, tuple) else value
             lines.append(f"{each.name} = {json.dumps(shown, ensure_ascii=False)}")
     return "\n".join(lines) + "\n"
-
-
-def refresh(root: Path = ROOT) -> list[str]:
-    """Make every synthetic capture anew, and the index; return the names of the files that have changed."""
-    home = root / FOLDER
-    changed, entries = [], []
-    with tempfile.TemporaryDirectory() as temporary:
-        for plan in planned():
-            entry = make(plan, Path(temporary))
-            entries.append(entry)
-            fresh, kept = Path(temporary, entry.file), home / entry.file
-            if not kept.exists() or kept.read_bytes() != fresh.read_bytes():
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                kept.write_bytes(fresh.read_bytes())
-                changed.append(entry.file)
-    for folder in ("clean", "broken", "rough"):
-        for stray in sorted((home / folder).glob("*.pcap*")):
-            name = f"{folder}/{stray.name}"
-            if name not in {entry.file for entry in entries}:
-                stray.unlink()
-                changed.append(name)
-    index = home / INDEX
-    before = index.read_text(encoding="utf-8")
-    after = before.partition(_MADE)[0] + _MADE + "".join(f"\n{written(entry)}" for entry in entries)
-    if after != before:
-        index.write_text(after, encoding="utf-8")
-        changed.append(INDEX)
-    return changed
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Make the library anew, and name what has changed."""
-    parser = argparse.ArgumentParser(prog="python -m dissector.generate.library", description=__doc__)
-    parser.add_argument("--root", type=Path, default=ROOT, help="the repository (default: this one)")
-    args = parser.parse_args(argv)
-    if not (args.root / FOLDER / INDEX).is_file():
-        parser.error(f"{args.root} is not a checkout of the repository; name one with --root")
-    with contextlib.redirect_stdout(sys.stderr):  # nothing but names goes to stdout
-        changed = refresh(args.root)
-    for name in changed:
-        print(f"{FOLDER}/{name}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,9 +11,10 @@ import pytest
 
 from dissector.generate import library
 from dissector.generate.faults import FAULTS
-from dissector.generate.library import Entry
+from dissector.generate.library import LibraryEntry
 from dissector.generate.scenarios import SCENARIOS
 from tests.support.tcp_by_hand import READERS, read_run
+from uprscope import make_captures
 
 ENTRIES = library.read()
 SYNTHETIC = [entry for entry in ENTRIES if entry.synthetic]
@@ -50,7 +51,7 @@ def test_commands_give_these_bytes(sort: str, tmp_path: Path) -> None:
     assert chosen
     different = []
     for entry in chosen:
-        again = library.make(entry, tmp_path)
+        again = make_captures.make(entry, tmp_path)
         if again != entry or (tmp_path / entry.file).read_bytes() != (HOME / entry.file).read_bytes():
             different.append(entry.file)
     assert different == [], "run make captures"
@@ -101,21 +102,21 @@ def test_tshark_opens_them(name: str) -> None:
 
 def test_making_it_anew_changes_what_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [plan for plan in library.planned() if plan.file in ("clean/draft.pcapng", "broken/SEQ-02.pcapng")]
-    monkeypatch.setattr(library, "planned", lambda: iter(plans))
+    monkeypatch.setattr(make_captures, "planned", lambda: iter(plans))
     home = tmp_path / "captures"
     (home / "broken").mkdir(parents=True)
     (home / "broken" / "OLD-01.pcapng").touch()
     by_hand = '[[capture]]\nfile = "real.pcap"\ntitle = "by hand"\nholds = "things"\nserver = "1"\n\n'
     (home / "index.toml").write_text(by_hand)
-    assert library.refresh(tmp_path) == [
+    assert make_captures.refresh(tmp_path) == [
         "clean/draft.pcapng",
         "broken/SEQ-02.pcapng",
         "broken/OLD-01.pcapng",
         "index.toml",
     ]
-    assert library.refresh(tmp_path) == []
+    assert make_captures.refresh(tmp_path) == []
     first, *others = library.read(tmp_path)
-    assert first == Entry("real.pcap", "by hand", "things", server="1")
+    assert first == LibraryEntry("real.pcap", "by hand", "things", server="1")
     assert [entry.file for entry in others] == [plan.file for plan in plans]
     assert (home / "index.toml").read_text().startswith(by_hand)
 
@@ -123,7 +124,7 @@ def test_making_it_anew_changes_what_is_stale(tmp_path: Path, monkeypatch: pytes
 def test_without_a_repository_there_is_no_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert library.read(tmp_path) == []
     with pytest.raises(SystemExit):
-        library.main(["--root", str(tmp_path)])
+        make_captures.main(["--root", str(tmp_path)])
     assert "not a checkout" in capsys.readouterr().err
 
 
