@@ -152,7 +152,7 @@ class Bulk:
     @property
     def conversations(self) -> list[Conversation]:
         """Return the connections, as far as their set-up."""
-        return [link.session.talk for link in self.links]
+        return [link.session.conversation for link in self.links]
 
     def rounds(self) -> Iterator[list[MadeSegment]]:
         """Yield segments in the order of time, thousands at a time."""
@@ -173,11 +173,11 @@ class Bulk:
         ]
 
     def _link(self, index: int, vbuckets: Sequence[int]) -> _Link:
-        talk = Conversation(
+        conversation = Conversation(
             client=f"10.0.{1 + index // 20_000}.1", client_port=40_000 + index % 20_000, begin_ns=index * 1000
         )
-        talk.orderly = False  # the end comes much later
-        session = Session(talk, self._chance)
+        conversation.orderly = False  # the end comes much later
+        session = Session(conversation, self._chance)
         session.open(b"eq_dcpq:bulk-%d" % index)
         session.control("connection_buffer_size", str(_BUFFER_BYTES))
         link = _Link(index, session, [session.request(vbucket) for vbucket in vbuckets])
@@ -186,7 +186,7 @@ class Bulk:
         return link
 
     def _set_up(self) -> list[MadeSegment]:
-        deliveries = [deliver(link.session.talk, link.index, self._size) for link in self.links]
+        deliveries = [deliver(link.session.conversation, link.index, self._size) for link in self.links]
         for link, delivery in zip(self.links, deliveries, strict=True):
             for each in delivery.sent:
                 link.totals[each.emission.side] = each.end

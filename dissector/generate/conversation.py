@@ -1,7 +1,8 @@
 """What the two sides of a connection say to each other, in the order a capture would show it.
 
 Knows who sends what and who had heard what by then; must not know packets, nor what the messages mean beyond their
-flow-control size. A scenario writes a conversation; faults change it; :func:`settle` makes the sums right again.
+flow-control size. A scenario writes a conversation; faults change it; :func:`size_buffer_acks` makes the sums
+right again.
 """
 
 from __future__ import annotations
@@ -61,22 +62,12 @@ class Conversation:
         """Return an emission's place in the order."""
         return next(index for index, each in enumerate(self.emissions) if each is emission)
 
-    def insert_before(self, anchor: Emission, *fresh: Emission) -> None:
-        """Say something before a message."""
-        at = self.place(anchor)
-        self.emissions[at:at] = fresh
-
-    def insert_after(self, anchor: Emission, *fresh: Emission) -> None:
-        """Say something behind a message."""
-        at = self.place(anchor) + 1
-        self.emissions[at:at] = fresh
-
     def remove(self, emission: Emission) -> None:
         """Leave a message unsaid."""
         del self.emissions[self.place(emission)]
 
 
-def settle(conversation: Conversation) -> None:
+def size_buffer_acks(conversation: Conversation) -> None:
     """Give buffer acks that return everything their size: what counts, has arrived and was not given back yet."""
     sent = ([0], [0])  #: per side, the flow-control sizes of all its messages so far, summed up
     returned = [0, 0]  #: per side, what the other one gave back

@@ -18,7 +18,7 @@ from dissector.spec.model import size_of
 if TYPE_CHECKING:
     from dissector.spec.model import Dialect, Layout, Message
 
-#: A buffer ack of this many bytes gives back all that arrived: :func:`dissector.generate.conversation.settle` counts.
+#: A buffer ack of this many bytes gives back all that arrived: ``conversation.size_buffer_acks`` counts it.
 ALL_THAT_ARRIVED = -1
 STREAM_ID = 2  #: number of the frame info that names a stream
 

@@ -79,7 +79,7 @@ def parse_mss(text: str) -> tuple[int, int]:
 class Impairer:
     """Makes troubles, list after list of segments that are in the order of time."""
 
-    troubles: Impairments
+    impairments: Impairments
     seed: int
     packets: int = 0  #: that the capture would have had so far, had none been lost
     _chance: random.Random = field(init=False)
@@ -89,13 +89,13 @@ class Impairer:
 
     def size(self) -> Callable[[], int]:
         """Return what tells the sizes of full segments."""
-        low, high = self.troubles.mss
+        low, high = self.impairments.mss
         chance = random.Random(f"mss/{self.seed}")  # noqa: S311
         return (lambda: high) if low == high else (lambda: chance.randint(low, high))
 
     def disturb(self, segments: list[MadeSegment]) -> list[MadeSegment]:
         """Return what a recorder would have written of these segments."""
-        wanted = self.troubles
+        wanted = self.impairments
         if wanted.quiet:
             return segments
         # What is sent again is put behind the original wherever that ended up, so reordering comes first.
@@ -127,7 +127,7 @@ class Impairer:
                 and before.end == segment.offset
                 # Were it to arrive first, it would acknowledge for the earlier bytes as well.
                 and before.acked == segment.acked
-                and self._strikes(self.troubles.overlap)
+                and self._strikes(self.impairments.overlap)
             ):
                 most = min(len(before.data), LARGEST_MSS - len(segment.data))
                 again = self._chance.randint(1, most) if most > 0 else 0
@@ -144,7 +144,7 @@ class Impairer:
             while at < len(places):
                 first = result[places[at]]
                 stop = at + 1
-                if first.data and self._strikes(self.troubles.reorder):
+                if first.data and self._strikes(self.impairments.reorder):
                     farthest = at + self._chance.randint(1, _FARTHEST_REORDERING)
                     while stop < len(places) and stop <= farthest and _follows(result[places[stop]], first):
                         stop += 1
@@ -197,7 +197,7 @@ class Impairer:
 
     def _lost(self, segments: Sequence[MadeSegment]) -> list[MadeSegment]:
         """Leave out what the recorder did not get."""
-        wanted = self.troubles
+        wanted = self.impairments
         lose = sorted(wanted.lose)
         result = []
         for segment in segments:

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.errors import UsageError
-from dissector.generate.scenario import Broken, Fault, FaultPlace, NoPlaceError, Scenario, Script, Size, settled
+from dissector.generate.scenario import (
+    Broken,
+    Fault,
+    FaultPlace,
+    NoPlaceError,
+    Scenario,
+    Script,
+    Size,
+    size_all_buffer_acks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,5 +76,5 @@ def make(scenario: Scenario, seed: int, size: Size | None = None, breaks: Sequen
             home = "" if fault.scenario == scenario.name else f"; {fault.scenario} has what it needs"
             raise UsageError(f"--break {wish}: {error} in {scenario.name}{home}") from error
         made.broken.append((fault, broken))
-    settled(conversations)
+    size_all_buffer_acks(conversations)
     return made

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dissector.errors import UsageError
-from dissector.generate.conversation import Conversation, Emission, settle
+from dissector.generate.conversation import Conversation, Emission, size_buffer_acks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -88,20 +88,20 @@ class Script:
 
     def find(self, wanted: Callable[[Emission], bool]) -> tuple[Conversation, Emission]:
         """Return the first message from the place on that is wanted."""
-        for number, (talk, emission) in enumerate(self.all(), 1):
+        for number, (conversation, emission) in enumerate(self.all(), 1):
             if number >= self.place.frame and wanted(emission):
-                return talk, emission
+                return conversation, emission
         where = f" from message {self.place.frame} on" if self.place.frame > 1 else ""
         raise NoPlaceError(f"nothing to break{where}")
 
     def all(self) -> Iterator[tuple[Conversation, Emission]]:
         """Go through all messages, one connection behind the other."""
-        for talk in self.conversations:
-            for emission in talk:
-                yield talk, emission
+        for conversation in self.conversations:
+            for emission in conversation:
+                yield conversation, emission
 
 
-def settled(conversations: Sequence[Conversation]) -> None:
+def size_all_buffer_acks(conversations: Sequence[Conversation]) -> None:
     """Make the sums of all conversations right; behind the last fault."""
-    for talk in conversations:
-        settle(talk)
+    for conversation in conversations:
+        size_buffer_acks(conversation)

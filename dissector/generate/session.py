@@ -75,7 +75,7 @@ _ACK_AFTER_NS = 5 * SECOND  #: or when nothing came for so long
 class Session:
     """One UPR/DCP connection being written: who produces, what was agreed upon, what number comes next."""
 
-    talk: Conversation
+    conversation: Conversation
     chance: random.Random
     dialect: Dialect = Dialect.DCP
     era: Release = _ERA
@@ -114,7 +114,7 @@ class Session:
         """Send a message; a consumer that acknowledges by itself does so when it is time."""
         if side == self.producer:
             unheard = unheard or self.behind
-        emission = self.talk.send(side, frame, unheard=unheard, pause_ns=self.pending_ns or None)
+        emission = self.conversation.send(side, frame, unheard=unheard, pause_ns=self.pending_ns or None)
         self.pending_ns = 0
         self.clock_ns += emission.pause_ns
         if side == self.producer and not frame.response and frame.message.flow is not None:
@@ -136,7 +136,7 @@ class Session:
         """Ask for HELLO features; all are granted."""
         wanted = b"".join(feature.to_bytes(2, "big") for feature in features)
         self.collections = self.collections or enums.COLLECTIONS_FEATURE in features
-        self.talk.notes["collections"] = self.collections
+        self.conversation.notes["collections"] = self.collections
         request = self.frame("hello", key=agent, value=wanted, opaque=self.opaque())
         return self.ask(CLIENT, request, answer=self.frame("hello", response=True, value=wanted))
 
@@ -174,7 +174,7 @@ class Session:
         early = self.dialect is Dialect.UPR
         self.outstanding = 0 if amount == ALL_THAT_ARRIVED else max(0, self.outstanding - amount)
         if amount == ALL_THAT_ARRIVED and unheard:
-            sent = (each.frame for each in reversed(self.talk.emissions) if each.side == self.producer)
+            sent = (each.frame for each in reversed(self.conversation.emissions) if each.side == self.producer)
             self.outstanding = sum(frame.flow_bytes for frame in islice(sent, unheard))
         frame = self.frame("buffer_ack", fields={"buffer_bytes": amount}, opaque=self.opaque())
         if early:

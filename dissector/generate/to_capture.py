@@ -84,26 +84,26 @@ def write(
     *,
     seed: int = 1,
     medium: Medium | None = None,
-    troubles: Impairments | None = None,
+    impairments: Impairments | None = None,
     rate: float | None = None,
 ) -> Written:
     """Write settled conversations as a capture. ``opener`` opens its files by number, from 1.
 
     ``rate`` is how many messages there shall be in a second, over all connections.
     """
-    medium, troubles = medium or Medium(), troubles or Impairments()
-    maker = Impairer(troubles, seed)
+    medium, impairments = medium or Medium(), impairments or Impairments()
+    maker = Impairer(impairments, seed)
     size, scale = maker.size(), 1.0 if rate is None else _scale(conversations, rate)
     deliveries = [
-        deliver(talk, index, size, skip_messages=troubles.skip_messages, scale=scale)
-        for index, talk in enumerate(conversations)
+        deliver(conversation, index, size, skip_messages=impairments.skip_messages, scale=scale)
+        for index, conversation in enumerate(conversations)
     ]
     chance = random.Random(f"network/{seed}")  # noqa: S311 - no secret depends on it
     ends = []
-    for index, (talk, delivery) in enumerate(zip(conversations, deliveries, strict=True)):
+    for index, (conversation, delivery) in enumerate(zip(conversations, deliveries, strict=True)):
         total = max((each.end for each in delivery.sent if each.emission.side), default=0)
         wrap = total // 2 if index == 0 else None  # one connection's numbers go round in the middle of its bytes
-        ends.append(_ends(talk, chance, medium, wrap=wrap))
+        ends.append(_ends(conversation, chance, medium, wrap=wrap))
     ordered = heapq.merge(*(delivery.segments for delivery in deliveries), key=attrgetter("time_ns"))
     segments = maker.disturb(list(ordered))
     recorder = Recorder(medium, ends, opener)
@@ -123,17 +123,17 @@ class BulkRun:
         seed: int,
         size: Size,
         medium: Medium,
-        troubles: Impairments,
+        impairments: Impairments,
         opener: Callable[[int], IO[bytes]],
         rate: float | None = None,
     ) -> None:
-        self._maker = Impairer(troubles, seed)
+        self._maker = Impairer(impairments, seed)
         self.bulk = Bulk(seed, size, self._maker.size(), rate)
         self.bytes_total: int | None = self.bulk.frames * BYTES_PER_FRAME  #: a guess, for the progress bar
         chance = random.Random(f"network/{seed}")  # noqa: S311 - no secret depends on it
         ends = [
-            _ends(talk, chance, medium, wrap=_WRAP_BYTES if index == 0 else None)
-            for index, talk in enumerate(self.bulk.conversations)
+            _ends(conversation, chance, medium, wrap=_WRAP_BYTES if index == 0 else None)
+            for index, conversation in enumerate(self.bulk.conversations)
         ]
         self._recorder = Recorder(medium, ends, opener)
         self.bytes_read = 0  #: how far it has come, in the progress bar's words
@@ -151,14 +151,17 @@ class BulkRun:
         self._recorder.finish()
 
 
-def _ends(talk: Conversation, chance: random.Random, medium: Medium, *, wrap: int | None) -> Ends:
-    addresses, ports = (talk.client, talk.server), (talk.client_port, talk.server_port)
+def _ends(conversation: Conversation, chance: random.Random, medium: Medium, *, wrap: int | None) -> Ends:
+    addresses, ports = (conversation.client, conversation.server), (conversation.client_port, conversation.server_port)
     return ends_of(addresses, ports, chance, version=medium.ip, wrap=wrap)
 
 
 def _scale(conversations: Sequence[Conversation], rate: float) -> float:
     """Return by how much pauses are to be stretched."""
-    messages = sum(len(talk.emissions) for talk in conversations)
-    spans = [(talk.begin_ns, talk.begin_ns + sum(each.pause_ns for each in talk)) for talk in conversations]
+    messages = sum(len(conversation.emissions) for conversation in conversations)
+    spans = [
+        (conversation.begin_ns, conversation.begin_ns + sum(each.pause_ns for each in conversation))
+        for conversation in conversations
+    ]
     lasts = max((end for _, end in spans), default=0) - min((begin for begin, _ in spans), default=0)
     return messages / rate * 1e9 / lasts if lasts else 1.0

@@ -35,22 +35,22 @@ def tell(made: Made, written: Written) -> Facts:
         messages.append({"message": len(messages) + 1, **_message(sent), **places.of(sent)})
     return {
         "connections": [
-            {**connection_facts(index, talk), **_captured(index, written)}
-            for index, talk in enumerate(made.conversations)
+            {**connection_facts(index, conversation), **_captured(index, written)}
+            for index, conversation in enumerate(made.conversations)
         ],
         "broken": list(_broken(made, numbers, messages)),
         "messages": messages,
     }
 
 
-def connection_facts(index: int, talk: Conversation) -> Facts:
+def connection_facts(index: int, conversation: Conversation) -> Facts:
     """Return who talks."""
     facts: Facts = {
         "connection": index + 1,
-        "client": f"{talk.client}:{talk.client_port}",
-        "server": f"{talk.server}:{talk.server_port}",
+        "client": f"{conversation.client}:{conversation.client_port}",
+        "server": f"{conversation.server}:{conversation.server_port}",
     }
-    return {**facts, "notes": talk.notes} if talk.notes else facts
+    return {**facts, "notes": conversation.notes} if conversation.notes else facts
 
 
 def _message(sent: Sent) -> Facts:

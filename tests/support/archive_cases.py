@@ -13,7 +13,7 @@ from dissector.capture import Input
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
 from dissector.generate.conversation import Conversation
-from dissector.generate.scenario import settled
+from dissector.generate.scenario import size_all_buffer_acks
 from dissector.options import ReadOptions
 from tests.support.checking import captured
 
@@ -33,7 +33,7 @@ def read(path: Path) -> list[pa.RecordBatch]:
 
 def write_capture(path: Path, talks: Sequence[Conversation], port: int = 0) -> Path:
     """Write conversations as a capture; ``port`` is added to the clients', which makes other connections of them."""
-    settled(talks)
+    size_all_buffer_acks(talks)
     for talk in talks:
         talk.client_port += port
     path.parent.mkdir(parents=True, exist_ok=True)

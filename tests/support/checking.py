@@ -23,7 +23,7 @@ from dissector.frames.reader import FrameReader
 from dissector.generate.capture_files import Medium
 from dissector.generate.conversation import Conversation, Emission
 from dissector.generate.impairments import Impairments
-from dissector.generate.scenario import Broken, Fault, FaultPlace, Script, settled
+from dissector.generate.scenario import Broken, Fault, FaultPlace, Script, size_all_buffer_acks
 from dissector.generate.scenarios import scenario
 from dissector.generate.segments import placed
 from dissector.generate.to_capture import write
@@ -108,7 +108,7 @@ def findings_of(
 def clean(name: str, seed: int = 1) -> list[Conversation]:
     """Return a scenario's conversations, settled."""
     talks = scenario(name).conversations(seed)
-    settled(talks)
+    size_all_buffer_acks(talks)
     return talks
 
 
@@ -116,7 +116,7 @@ def broken(fault: Fault, seed: int = 1, frame: int = 1) -> tuple[list[Conversati
     """Apply a fault at home; return the conversations and what was done."""
     talks = scenario(fault.scenario).conversations(seed)
     result = fault.apply(Script(talks, random.Random(seed), FaultPlace(frame)))  # noqa: S311 - no secret
-    settled(talks)
+    size_all_buffer_acks(talks)
     return talks, result
 
 

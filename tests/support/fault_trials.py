@@ -8,7 +8,7 @@ from functools import cache
 
 from dissector.codec.decoder import decode
 from dissector.generate.conversation import Conversation, Emission
-from dissector.generate.scenario import Broken, Fault, FaultPlace, NoPlaceError, Script, settled
+from dissector.generate.scenario import Broken, Fault, FaultPlace, NoPlaceError, Script, size_all_buffer_acks
 from dissector.generate.scenarios import scenario
 from tests.support.plain_oracle import broken_rules
 
@@ -21,7 +21,7 @@ class Trial:
 
     fault: Fault
     broken: Broken
-    talks: list[Conversation]
+    conversations: list[Conversation]
     numbers: dict[int, int]  # of each message before the fault, by id
 
     @property
@@ -30,20 +30,24 @@ class Trial:
 
     @property
     def sent(self) -> list[tuple[int, int, int, bytes]]:
-        return [(each.side, each.unheard, each.pause_ns, each.frame.encode()) for talk in self.talks for each in talk]
+        return [
+            (each.side, each.unheard, each.pause_ns, each.frame.encode())
+            for conversation in self.conversations
+            for each in conversation
+        ]
 
     def number(self, emission: Emission) -> int:
         """Where it was before the fault; what the fault has added, where it is now."""
-        now = [id(each) for talk in self.talks for each in talk]
+        now = [id(each) for conversation in self.conversations for each in conversation]
         return self.numbers.get(id(emission), now.index(id(emission)) + 1)
 
 
 def defects(trial: Trial) -> list[str]:
     """What a dissector has to say of single messages."""
     found = []
-    for talk in trial.talks:
-        granted = [each.frame.value for each in talk if each.frame.name == "hello" and each.frame.response]
-        for each in talk:
+    for conversation in trial.conversations:
+        granted = [each.frame.value for each in conversation if each.frame.name == "hello" and each.frame.response]
+        for each in conversation:
             decoded = decode(each.frame.dialect, each.frame.encode(), collections=any(map(_collections, granted)))
             # The early dialect's form of an ack is one that the dissector points out.
             found += [f"{each.frame.name}: {one}" for one in decoded.defects if one.id != "ack-count-in-value"]
@@ -55,20 +59,23 @@ def _collections(features: bytes) -> bool:
 
 
 def attempt(fault: Fault, seed: int, frame: int = 1, home: str | None = None) -> Trial:
-    talks = scenario(home or fault.scenario).conversations(seed)
-    numbers = {id(each): number for number, each in enumerate((each for talk in talks for each in talk), 1)}
-    script = Script(talks, random.Random(seed), FaultPlace(frame))  # noqa: S311
+    conversations = scenario(home or fault.scenario).conversations(seed)
+    numbers = {
+        id(each): number
+        for number, each in enumerate((each for conversation in conversations for each in conversation), 1)
+    }
+    script = Script(conversations, random.Random(seed), FaultPlace(frame))  # noqa: S311
     broken = fault.apply(script)
-    settled(talks)
-    return Trial(fault, broken, talks, numbers)
+    size_all_buffer_acks(conversations)
+    return Trial(fault, broken, conversations, numbers)
 
 
 @cache
 def clean(home: str, seed: int) -> frozenset[str]:
     """What the oracle says of a scenario without faults: nothing where faults are at home."""
-    talks = scenario(home).conversations(seed)
-    settled(talks)
-    return frozenset(broken_rules(talks))
+    conversations = scenario(home).conversations(seed)
+    size_all_buffer_acks(conversations)
+    return frozenset(broken_rules(conversations))
 
 
 def judge(fault: Fault, seed: int, frame: int) -> Trial | None:
@@ -79,7 +86,7 @@ def judge(fault: Fault, seed: int, frame: int) -> Trial | None:
         return None
     allowed = {fault.rule, *fault.implies}
     assert not clean(fault.scenario, seed), "its home is not in order"
-    found = broken_rules(trial.talks)
+    found = broken_rules(trial.conversations)
     assert fault.rule in found, f"{fault.rule} {fault.variant}, seed {seed}, from {frame}: not broken"
     assert found <= allowed, f"{fault.rule} {fault.variant}, seed {seed}, from {frame}: {found - allowed} too"
     assert (trial.broken.rule, trial.broken.variant) == (fault.rule, fault.variant)

@@ -46,9 +46,9 @@ def name_of(fault: Fault) -> str:
 
 def prove_found(fault: Fault, seed: int = 1, place: int = 1) -> Result:
     """The rule is found with the fault's guilty message, and nothing as bad that the fault does not imply."""
-    talks, done = broken(fault, seed, place)
-    result = findings_of(talks, rules=STREAM_RULES)
-    guilty = frame_of(result, talks, done.emissions[0])
+    conversations, done = broken(fault, seed, place)
+    result = findings_of(conversations, rules=STREAM_RULES)
+    guilty = frame_of(result, conversations, done.emissions[0])
     found = [each for each in result.findings if each.rule == fault.rule]
     assert guilty in [each.guilty.frame for each in found], f"{done.because}: {[each.sentence for each in found]}"
     worst = min(each.severity.rank for each in found)
@@ -89,7 +89,7 @@ def prove_independent(fault: Fault, chance: random.Random, troubles: Impairments
 def place_of(truth: Path, connection: str, message: int) -> tuple[str, int]:
     """Where a recording's truth has a message: the sender's port and the offset."""
     told = json.loads(truth.read_text())
-    talk = next(each for each in told["connections"] if each["name"] == connection)
-    found = next(each for each in talk["messages"] if each["i"] == message)
-    sender = talk["client"] if found["dir"] == "c2s" else talk["server"]
+    conversation = next(each for each in told["connections"] if each["name"] == connection)
+    found = next(each for each in conversation["messages"] if each["i"] == message)
+    sender = conversation["client"] if found["dir"] == "c2s" else conversation["server"]
     return sender.rpartition(":")[2], found["off"]

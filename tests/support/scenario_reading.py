@@ -14,7 +14,7 @@ from dissector.codec.decoder import decode
 from dissector.codec.dialect import detect
 from dissector.codec.message import Decoded
 from dissector.generate.conversation import Conversation
-from dissector.generate.scenario import settled
+from dissector.generate.scenario import size_all_buffer_acks
 from dissector.generate.scenarios import scenario
 from dissector.spec.model import Dialect
 
@@ -62,7 +62,7 @@ class Said:
 class Told:
     """A conversation, read from its bytes."""
 
-    talk: Conversation
+    conversation: Conversation
     dialect: Dialect
     producer: int | None
     said: list[Said]
@@ -72,26 +72,28 @@ class Told:
 def told(name: str, seed: int = 1) -> list[Told]:
     """Write a scenario, encode it and read it again."""
     conversations = scenario(name).conversations(seed)
-    settled(conversations)
-    return [read(talk, Dialect(scenario(name).dialect)) for talk in conversations]
+    size_all_buffer_acks(conversations)
+    return [read(conversation, Dialect(scenario(name).dialect)) for conversation in conversations]
 
 
-def read(talk: Conversation, dialect: Dialect) -> Told:
-    frames = [(emission.side, emission.frame.encode()) for emission in talk]
+def read(conversation: Conversation, dialect: Dialect) -> Told:
+    frames = [(emission.side, emission.frame.encode()) for emission in conversation]
     verdict = detect(frames)
-    if talk.notes.get("name") in NOT_UPR:
+    if conversation.notes.get("name") in NOT_UPR:
         dialect = Dialect.MEMCACHED
-    said, sent, time_ns, asked = [], [0, 0], talk.begin_ns, {}
-    for emission, (side, data) in zip(talk, frames, strict=True):
+    said, sent, time_ns, asked = [], [0, 0], conversation.begin_ns, {}
+    for emission, (side, data) in zip(conversation, frames, strict=True):
         time_ns += emission.pause_ns
         subtype = asked.get(data[12:16]) if dialect is Dialect.DRAFT else None
-        decoded = decode(dialect, data, collections=bool(talk.notes.get("collections", False)), request_subtype=subtype)
+        decoded = decode(
+            dialect, data, collections=bool(conversation.notes.get("collections", False)), request_subtype=subtype
+        )
         if dialect is Dialect.DRAFT and data[0] == 0x80:
             asked[data[12:16]] = data[5]
         heard = sent[1 - side] - emission.unheard
         said.append(Said(side, data, emission.frame.name, decoded, heard, time_ns))
         sent[side] += 1
-    return Told(talk, dialect, verdict.producer, said)
+    return Told(conversation, dialect, verdict.producer, said)
 
 
 @dataclass

@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(terminal.encode(render(terminal)))
         return 0
     _check(args)
-    job = _Job(args, _medium(args), _troubles(args), _size(args))
+    job = _Job(args, _medium(args), _impairments(args), _size(args))
     with contextlib.ExitStack() as stack:
         # The truth takes its name last: where it is, its capture is complete.
         truth = _opened(stack, args.truth) if args.truth is not None else None
@@ -173,7 +173,7 @@ def _medium(args: argparse.Namespace) -> Medium:
     )
 
 
-def _troubles(args: argparse.Namespace) -> Impairments:
+def _impairments(args: argparse.Namespace) -> Impairments:
     from dissector.generate.impairments import Impairments, parse_mss  # noqa: PLC0415
 
     lose: list[int] = []
@@ -227,7 +227,7 @@ class _Job:
 
     args: argparse.Namespace
     medium: Medium
-    troubles: Impairments
+    impairments: Impairments
     size: Size
 
     def write(self, opener: Callable[[int], IO[bytes]], truth: IO[bytes] | None) -> None:
@@ -254,7 +254,7 @@ class _Job:
             "title": title,
             "files": [{"name": file, "packets": count} for file, count in zip(names, counts, strict=True)],
             "recorded": self.medium.facts(),
-            "troubles": self.troubles.facts(),
+            "troubles": self.impairments.facts(),
         }
 
     def _scenario(self, opener: Callable[[int], IO[bytes]], *, wanted: bool) -> dict[str, Any]:
@@ -266,7 +266,7 @@ class _Job:
         scenario = scenarios.scenario(name)
         made = recipe.make(scenario, args.seed, self.size, breaks)
         written = to_capture.write(
-            made.conversations, opener, seed=args.seed, medium=self.medium, troubles=self.troubles, rate=args.rate
+            made.conversations, opener, seed=args.seed, medium=self.medium, impairments=self.impairments, rate=args.rate
         )
         if not wanted:
             return {}
@@ -282,16 +282,16 @@ class _Job:
 
         if self.args.breaks:
             raise UsageError("bulk breaks no rule: choose another scenario (try uprscope generate --list)")
-        if self.troubles.skip_messages:
+        if self.impairments.skip_messages:
             raise UsageError("bulk cannot begin behind a message: use --skip-packets")
-        run = to_capture.BulkRun(self.args.seed, self.size, self.medium, self.troubles, opener, self.args.rate)
+        run = to_capture.BulkRun(self.args.seed, self.size, self.medium, self.impairments, opener, self.args.rate)
         with progress(run, wanted=True) as advance:
             for _ in run:
                 advance()
         facts = self._facts(bulk.NAME, bulk.TITLE, run.files)
         facts["connections"] = [
-            {**connection_facts(index, talk), **told}
-            for index, (talk, told) in enumerate(zip(run.bulk.conversations, run.bulk.facts(), strict=True))
+            {**connection_facts(index, conversation), **told}
+            for index, (conversation, told) in enumerate(zip(run.bulk.conversations, run.bulk.facts(), strict=True))
         ]
         return facts
 

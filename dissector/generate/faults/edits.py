@@ -27,7 +27,7 @@ _VBUCKETS = registry.DEFAULT_VBUCKETS
 
 def find(script: Script, wanted: Callable[[Conversation, Emission], bool]) -> tuple[Conversation, Emission]:
     """Return the first message from the place on that is wanted, with its conversation known to the question."""
-    owners = {id(emission): talk for talk, emission in script.all()}
+    owners = {id(emission): conversation for conversation, emission in script.all()}
     return script.find(lambda emission: wanted(owners[id(emission)], emission))
 
 
@@ -41,23 +41,23 @@ def untouched(emission: Emission, *names: str, response: bool = False) -> bool:
     return fits and frame.raw is None and not frame.header
 
 
-def heard(talk: Conversation, emission: Emission) -> int:
+def heard(conversation: Conversation, emission: Emission) -> int:
     """Return how many of the other side's messages had arrived when this one was sent."""
-    before = talk.emissions[: talk.place(emission)]
+    before = conversation.emissions[: conversation.place(emission)]
     return sum(each.side != emission.side for each in before) - emission.unheard
 
 
-def put(talk: Conversation, at: int, side: int, frame: Frame, *, pause_ns: int | None = None) -> Emission:
+def put(conversation: Conversation, at: int, side: int, frame: Frame, *, pause_ns: int | None = None) -> Emission:
     """Say something before the message at a place, having heard what can have been heard by then."""
-    emissions = talk.emissions
+    emissions = conversation.emissions
     known = sum(each.side != side for each in emissions[:at])
     later = next((each for each in emissions[at:] if each.side == side), None)
-    unheard = 0 if later is None else max(0, known - heard(talk, later))
+    unheard = 0 if later is None else max(0, known - heard(conversation, later))
     own = sum(each.side == side for each in emissions[:at])
     for each in emissions[at:]:
         # What had not heard the messages around it has not heard it either, until something has.
         if each.side != side:
-            if not each.unheard or heard(talk, each) > own:
+            if not each.unheard or heard(conversation, each) > own:
                 break
             each.unheard += 1
     if pause_ns is None:
@@ -67,47 +67,47 @@ def put(talk: Conversation, at: int, side: int, frame: Frame, *, pause_ns: int |
     return fresh
 
 
-def put_before(talk: Conversation, anchor: Emission, side: int, frame: Frame) -> Emission:
+def put_before(conversation: Conversation, anchor: Emission, side: int, frame: Frame) -> Emission:
     """Say something before a message; a silence before that message stays where it was, before both."""
-    fresh = put(talk, talk.place(anchor), side, frame)
+    fresh = put(conversation, conversation.place(anchor), side, frame)
     fresh.pause_ns, anchor.pause_ns = anchor.pause_ns, STEP_NS if anchor.side == side else LATENCY_NS
     return fresh
 
 
-def put_after(talk: Conversation, anchor: Emission, side: int, frame: Frame) -> Emission:
+def put_after(conversation: Conversation, anchor: Emission, side: int, frame: Frame) -> Emission:
     """Say something behind a message."""
-    return put(talk, talk.place(anchor) + 1, side, frame)
+    return put(conversation, conversation.place(anchor) + 1, side, frame)
 
 
-def take_out(talk: Conversation, emission: Emission) -> None:
+def take_out(conversation: Conversation, emission: Emission) -> None:
     """Leave a message unsaid; the one behind it keeps its time."""
-    at = talk.place(emission)
-    own = sum(each.side == emission.side for each in talk.emissions[:at])
-    for each in talk.emissions[at + 1 :]:
-        if each.side != emission.side and each.unheard and heard(talk, each) <= own:
+    at = conversation.place(emission)
+    own = sum(each.side == emission.side for each in conversation.emissions[:at])
+    for each in conversation.emissions[at + 1 :]:
+        if each.side != emission.side and each.unheard and heard(conversation, each) <= own:
             each.unheard -= 1
-    if at + 1 < len(talk.emissions):
-        talk.emissions[at + 1].pause_ns += emission.pause_ns
-    del talk.emissions[at]
+    if at + 1 < len(conversation.emissions):
+        conversation.emissions[at + 1].pause_ns += emission.pause_ns
+    del conversation.emissions[at]
 
 
-def answer(talk: Conversation, asked: Emission, frame: Frame) -> Emission:
+def answer(conversation: Conversation, asked: Emission, frame: Frame) -> Emission:
     """Answer a message as soon as the other side can have heard it, behind what it sent before it had."""
-    at = talk.place(asked) + 1
+    at = conversation.place(asked) + 1
     side = 1 - asked.side
-    needed = sum(each.side == asked.side for each in talk.emissions[:at])
-    for index in range(at, len(talk.emissions)):
-        each = talk.emissions[index]
+    needed = sum(each.side == asked.side for each in conversation.emissions[:at])
+    for index in range(at, len(conversation.emissions)):
+        each = conversation.emissions[index]
         if each.side == side:
-            if heard(talk, each) >= needed:
+            if heard(conversation, each) >= needed:
                 break
             at = index + 1
-    return put(talk, at, side, frame)
+    return put(conversation, at, side, frame)
 
 
-def fresh_opaque(script: Script, talk: Conversation) -> bytes:
+def fresh_opaque(script: Script, conversation: Conversation) -> bytes:
     """Return an opaque that nothing on the connection has, not even byte-reversed."""
-    taken = {opaque for each in talk for opaque in (each.frame.opaque, each.frame.opaque[::-1])}
+    taken = {opaque for each in conversation for opaque in (each.frame.opaque, each.frame.opaque[::-1])}
     while True:
         opaque = script.chance.randbytes(4)
         if opaque not in taken and opaque != opaque[::-1]:
@@ -120,9 +120,9 @@ def fresh_vbucket(script: Script) -> int:
     return next(number for number in range(_VBUCKETS - 1, -1, -1) if number not in taken)
 
 
-def granted(talk: Conversation) -> set[int]:
+def granted(conversation: Conversation) -> set[int]:
     """Return the features that HELLO granted, which comes before the open."""
-    begin = takewhile(lambda each: each.frame.name != "open", talk)
+    begin = takewhile(lambda each: each.frame.name != "open", conversation)
     values = [each.frame.value for each in begin if each.frame.name == "hello" and each.frame.response]
     return {int.from_bytes(value[at : at + 2], "big") for value in values for at in range(0, len(value), 2)}
 

@@ -35,56 +35,66 @@ _SOON_NS = 5 * SECOND  #: consumers give back the rest by then
 
 def _sums(script: Script) -> Iterator[tuple[Conversation, list[Balance]]]:
     """Go through the connections with acks, early ones left out: those are answered, and count in another way."""
-    for talk in script.conversations:
-        rows = window_sums.balances(talk)
+    for conversation in script.conversations:
+        rows = window_sums.balances(conversation)
         if any(window_sums.is_ack(row.emission) and row.emission.frame.dialect is Dialect.DCP for row in rows):
-            yield talk, rows
+            yield conversation, rows
 
 
 def _acks(script: Script) -> Iterator[tuple[Conversation, Balance]]:
     """Go through the acks of connections with a window."""
-    for talk, rows in _sums(script):
+    for conversation, rows in _sums(script):
         for row in rows:
             if window_sums.is_ack(row.emission) and row.window:
-                yield talk, row
+                yield conversation, row
 
 
 def _too_much(script: Script) -> Broken:
     """Give back more than arrived (FLC-01)."""
-    talk, row = stream_finder.pick(
-        script, ((row.emission, (talk, row)) for talk, row in _acks(script) if _settled(row) and row.everything)
+    conversation, row = stream_finder.pick(
+        script,
+        (
+            (row.emission, (conversation, row))
+            for conversation, row in _acks(script)
+            if _settled(row) and row.everything
+        ),
     )
     row.emission.frame.fields[_AMOUNT] = row.amount + _TOO_MUCH
     because = f"{row.amount + _TOO_MUCH} bytes are given back, and {row.amount} had arrived since the last time"
-    return Broken("FLC-01", "too-much", talk, (row.emission,), because)
+    return Broken("FLC-01", "too-much", conversation, (row.emission,), because)
 
 
 def _twice(script: Script) -> Broken:
     """Give the same bytes back twice (FLC-01)."""
-    talk, row = stream_finder.pick(
-        script, ((row.emission, (talk, row)) for talk, row in _acks(script) if _settled(row) and row.everything)
+    conversation, row = stream_finder.pick(
+        script,
+        (
+            (row.emission, (conversation, row))
+            for conversation, row in _acks(script)
+            if _settled(row) and row.everything
+        ),
     )
     ack = row.emission
-    again = edits.put_after(talk, ack, ack.side, _ack_like(script, talk, ack, row.amount))
+    again = edits.put_after(conversation, ack, ack.side, _ack_like(script, conversation, ack, row.amount))
     because = f"the {row.amount} bytes that had arrived are given back twice"
-    return Broken("FLC-01", "twice", talk, (again, ack), because)
+    return Broken("FLC-01", "twice", conversation, (again, ack), because)
 
 
 def _overrun(script: Script) -> Broken:
     """Leave acks out until the producer has sent on at a full window (FLC-02)."""
-    talk, gone = stream_finder.pick(script, _runs(script), lambda found: len(_overdrawn(*found)) >= _OVERRUN)
-    rows = _overdrawn(talk, gone)
+    conversation, gone = stream_finder.pick(script, _runs(script), lambda found: len(_overdrawn(*found)) >= _OVERRUN)
+    rows = _overdrawn(conversation, gone)
     for each in gone:
-        edits.take_out(talk, each)
-    before = talk.emissions[: talk.place(rows[0].emission)]
+        edits.take_out(conversation, each)
+    before = conversation.emissions[: conversation.place(rows[0].emission)]
     proof = [each for each in before if window_sums.is_ack(each)][-1:]
     because = f"{rows[0].outstanding} bytes are outstanding in a window of {rows[0].window}, and more is sent"
-    return Broken("FLC-02", "", talk, (*(row.emission for row in rows), *proof), because)
+    return Broken("FLC-02", "", conversation, (*(row.emission for row in rows), *proof), because)
 
 
 def _runs(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, list[Emission]]]]:
     """Go through the runs of acks without which a producer may overrun the window, an ack of everything behind them."""
-    for talk, rows in _sums(script):
+    for conversation, rows in _sums(script):
         acks = [row for row in rows if window_sums.is_ack(row.emission)]
         while acks and not _settled(acks[-1]):  # without an end to it, some would never be given back
             acks.pop()
@@ -92,18 +102,18 @@ def _runs(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, list[E
             gone: list[Emission] = []
             for row in acks[at:]:
                 if gone and row.sent - first.returned >= _OVERFULL * row.window:
-                    yield gone[0], (talk, gone)
+                    yield gone[0], (conversation, gone)
                     break
                 if not _settled(row):
                     break
                 gone.append(row.emission)
 
 
-def _overdrawn(talk: Conversation, gone: list[Emission]) -> list[Balance]:
+def _overdrawn(conversation: Conversation, gone: list[Emission]) -> list[Balance]:
     """Return the messages that would be sent at a full window if these acks gave nothing back."""
     for each in gone:
         each.frame.fields[_AMOUNT] = 0
-    found = [row for row in window_sums.balances(talk) if row.overdrawn]
+    found = [row for row in window_sums.balances(conversation) if row.overdrawn]
     for each in gone:
         each.frame.fields[_AMOUNT] = ALL_THAT_ARRIVED
     return found
@@ -111,35 +121,41 @@ def _overdrawn(talk: Conversation, gone: list[Emission]) -> list[Balance]:
 
 def _stall(script: Script) -> Broken:
     """Leave the producer at a full window for long, then go on (FLC-03)."""
-    talk, row = stream_finder.pick(
+    conversation, row = stream_finder.pick(
         script,
-        ((row.emission, (talk, row)) for talk, row in _acks(script) if row.sent - row.returned >= row.window),
+        (
+            (row.emission, (conversation, row))
+            for conversation, row in _acks(script)
+            if row.sent - row.returned >= row.window
+        ),
         lambda found: idle_time.restful(found[0], found[1].emission),
     )
-    idle_time.hold(script, talk, row.emission, _STALL_S)
+    idle_time.hold(script, conversation, row.emission, _STALL_S)
     outstanding = row.sent - row.returned
     because = f"{outstanding} bytes are outstanding in a window of {row.window} for {_STALL_S} s"
-    return Broken("FLC-03", "", talk, (row.emission, _before(talk, row)), because)
+    return Broken("FLC-03", "", conversation, (row.emission, _before(conversation, row)), because)
 
 
 def _leak(script: Script) -> Broken:
     """Never give back a good part of the window, though the connection lives on (FLC-04)."""
-    talk, row, missing = stream_finder.pick(script, _leaks(script))
-    behind = [each for each in talk.emissions[talk.place(row.emission) + 1 :] if window_sums.is_ack(each)]
+    conversation, row, missing = stream_finder.pick(script, _leaks(script))
+    behind = [
+        each for each in conversation.emissions[conversation.place(row.emission) + 1 :] if window_sums.is_ack(each)
+    ]
     for each in behind:
-        edits.take_out(talk, each)
+        edits.take_out(conversation, each)
     row.emission.frame.fields[_AMOUNT] = row.amount - missing
-    alive = _alive(script, talk)
-    idle_time.hold(script, talk, alive, _QUIET_S)
-    last = window_sums.balances(talk)[-1]
+    alive = _alive(script, conversation)
+    idle_time.hold(script, conversation, alive, _QUIET_S)
+    last = window_sums.balances(conversation)[-1]
     left = last.sent - last.returned
     because = f"{left} bytes of a window of {row.window} are never given back, and nothing comes for {_QUIET_S} s"
-    return Broken("FLC-04", "", talk, (row.emission, alive), because)
+    return Broken("FLC-04", "", conversation, (row.emission, alive), because)
 
 
 def _leaks(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, Balance, int]]]:
     """Go through acks that could be the last, with how much less they would have to give back."""
-    for talk, rows in _sums(script):
+    for conversation, rows in _sums(script):
         sent = rows[-1].sent + rows[-1].emission.frame.flow_bytes
         kinds = Counter(row.emission.frame.name for row in rows if row.emission.frame.flow_bytes)
         counts = [count for count in kinds.values() if count > 1]
@@ -153,30 +169,30 @@ def _leaks(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, Balan
                 missing += 1  # no constant per message of a kind explains it (FLC-05)
             # Below the window, or it would be a stall or an overrun; and something has to be given back (FLC-07).
             if missing < row.amount and left + missing < window == row.window:
-                yield row.emission, (talk, row, missing)
+                yield row.emission, (conversation, row, missing)
 
 
 def _drift(script: Script) -> Broken:
     """Count every prepare two bytes short, as its frame would have it (FLC-05)."""
-    talk, prepare = stream_finder.pick(
+    conversation, prepare = stream_finder.pick(
         script,
         (
-            (each, (talk, each))
-            for talk, rows in _sums(script)
+            (each, (conversation, each))
+            for conversation, rows in _sums(script)
             if rows[-1].window
-            for each in talk
+            for each in conversation
             if each.frame.name == "prepare"
         ),
     )
-    alive = _alive(script, talk)
-    rows = window_sums.balances(talk)
+    alive = _alive(script, conversation)
+    rows = window_sums.balances(conversation)
     acks = [row for row in rows if window_sums.is_ack(row.emission)]
     if acks[-1].returned + acks[-1].amount < rows[-1].sent:
-        ack = _ack_like(script, talk, acks[-1].emission, ALL_THAT_ARRIVED)
-        edits.put_before(talk, alive, acks[-1].emission.side, ack).pause_ns = _SOON_NS
-        rows = window_sums.balances(talk)
-    idle_time.hold(script, talk, alive, _QUIET_S)
-    short, arrived = 0, _arrived_prepares(talk)
+        ack = _ack_like(script, conversation, acks[-1].emission, ALL_THAT_ARRIVED)
+        edits.put_before(conversation, alive, acks[-1].emission.side, ack).pause_ns = _SOON_NS
+        rows = window_sums.balances(conversation)
+    idle_time.hold(script, conversation, alive, _QUIET_S)
+    short, arrived = 0, _arrived_prepares(conversation)
     for row in rows:
         if window_sums.is_ack(row.emission):
             owed = _SHORT * arrived[id(row.emission)]
@@ -185,14 +201,14 @@ def _drift(script: Script) -> Broken:
     last = [row.emission for row in rows if window_sums.is_ack(row.emission)][-1]
     count = short // _SHORT
     because = f"{short} bytes are never given back: {_SHORT} for each of {count} prepares"
-    return Broken("FLC-05", "", talk, (last, prepare, alive), because)
+    return Broken("FLC-05", "", conversation, (last, prepare, alive), because)
 
 
-def _arrived_prepares(talk: Conversation) -> dict[int, int]:
+def _arrived_prepares(conversation: Conversation) -> dict[int, int]:
     """Return how many prepares had arrived at each message of the consumer."""
-    producer = window_sums.producer_of(talk)
+    producer = window_sums.producer_of(conversation)
     sums, found = [0], {}
-    for each in talk:
+    for each in conversation:
         if each.side == producer:
             sums.append(sums[-1] + (each.frame.name == "prepare"))
         else:
@@ -202,54 +218,58 @@ def _arrived_prepares(talk: Conversation) -> dict[int, int]:
 
 def _unwanted(script: Script) -> Broken:
     """Give bytes back on a connection without a window (FLC-06): nobody asked for one."""
-    talk, row = stream_finder.pick(script, ((row.emission, (talk, row)) for talk, row in _acks(script) if row.amount))
-    wanted = [each for each in talk if each.frame.name == "control" and each.frame.key == window_sums.WINDOW]
+    conversation, row = stream_finder.pick(
+        script, ((row.emission, (conversation, row)) for conversation, row in _acks(script) if row.amount)
+    )
+    wanted = [each for each in conversation if each.frame.name == "control" and each.frame.key == window_sums.WINDOW]
     opaques = {each.frame.opaque for each in wanted}
-    answers = [each for each in talk if each.frame.name == "control" and each.frame.opaque in opaques]
+    answers = [each for each in conversation if each.frame.name == "control" and each.frame.opaque in opaques]
     for each in answers:
-        edits.take_out(talk, each)
-    acks = [each for each in talk if window_sums.is_ack(each)]
+        edits.take_out(conversation, each)
+    acks = [each for each in conversation if window_sums.is_ack(each)]
     others = [each for each in acks if each is not row.emission]
     because = f"{row.amount} bytes are given back, and no connection_buffer_size was set"
-    return Broken("FLC-06", "", talk, (row.emission, *others), because)
+    return Broken("FLC-06", "", conversation, (row.emission, *others), because)
 
 
 def _nothing(script: Script) -> Broken:
     """Give nothing back (FLC-07)."""
-    talk, row = stream_finder.pick(script, ((row.emission, (talk, row)) for talk, row in _acks(script)))
+    conversation, row = stream_finder.pick(
+        script, ((row.emission, (conversation, row)) for conversation, row in _acks(script))
+    )
     ack = row.emission
-    zero = edits.put_after(talk, ack, ack.side, _ack_like(script, talk, ack, 0))
-    return Broken("FLC-07", "", talk, (zero,), "0 bytes are given back")
+    zero = edits.put_after(conversation, ack, ack.side, _ack_like(script, conversation, ack, 0))
+    return Broken("FLC-07", "", conversation, (zero,), "0 bytes are given back")
 
 
 def _noops_too(script: Script) -> Broken:
     """Give back 24 bytes for every no-op as well (FLC-08), from one ack on."""
 
-    usable = [(talk, row) for talk, row in _acks(script) if _settled(row) and row.everything]
+    usable = [(conversation, row) for conversation, row in _acks(script) if _settled(row) and row.everything]
     at = stream_finder.pick(
         script,
         ((row.emission, at) for at, (_, row) in enumerate(usable)),
         lambda at: bool(_noops_since(usable[at][0], usable[at][1].emission)),
     )
-    talk = usable[at][0]
+    conversation = usable[at][0]
     guilty: list[Emission] = []
     noops: list[Emission] = []
-    for row in [row for found, row in usable[at:] if found is talk]:
-        counted = _noops_since(talk, row.emission)
+    for row in [row for found, row in usable[at:] if found is conversation]:
+        counted = _noops_since(conversation, row.emission)
         if counted:
             row.emission.frame.fields[_AMOUNT] = row.amount + _NOOP_SIZE * len(counted)
             guilty.append(row.emission)
             noops += counted
     amount = guilty[0].frame.fields[_AMOUNT]
-    over = _NOOP_SIZE * len(_noops_since(talk, guilty[0]))
+    over = _NOOP_SIZE * len(_noops_since(conversation, guilty[0]))
     because = f"{amount} bytes are given back and {amount - over} had arrived: {_NOOP_SIZE} too much for each no-op"
-    return Broken("FLC-08", "", talk, (*guilty, *noops), because)
+    return Broken("FLC-08", "", conversation, (*guilty, *noops), because)
 
 
-def _noops_since(talk: Conversation, ack: Emission) -> list[Emission]:
+def _noops_since(conversation: Conversation, ack: Emission) -> list[Emission]:
     """Return the no-ops since the ack before this one."""
     found: list[Emission] = []
-    for each in talk.emissions[: talk.place(ack)]:
+    for each in conversation.emissions[: conversation.place(ack)]:
         if window_sums.is_ack(each):
             found = []
         elif each.frame.name == "noop" and not each.frame.response:
@@ -259,18 +279,18 @@ def _noops_since(talk: Conversation, ack: Emission) -> list[Emission]:
 
 def _late(script: Script) -> Broken:
     """Give back late what arrived in time (FLC-09)."""
-    talk, row = stream_finder.pick(
+    conversation, row = stream_finder.pick(
         script,
         (
-            (row.emission, (talk, row))
-            for talk, row in _acks(script)
+            (row.emission, (conversation, row))
+            for conversation, row in _acks(script)
             if row.amount and row.sent - row.returned < row.window
         ),
         lambda found: idle_time.restful(found[0], found[1].emission),
     )
-    idle_time.hold(script, talk, row.emission, _LATE_S)
+    idle_time.hold(script, conversation, row.emission, _LATE_S)
     because = f"the {row.amount} bytes are given back {_LATE_S} s after the last of them arrived"
-    return Broken("FLC-09", "", talk, (row.emission, _before(talk, row)), because)
+    return Broken("FLC-09", "", conversation, (row.emission, _before(conversation, row)), because)
 
 
 def _settled(row: Balance) -> bool:
@@ -278,31 +298,33 @@ def _settled(row: Balance) -> bool:
     return row.emission.frame.fields.get(_AMOUNT) == ALL_THAT_ARRIVED
 
 
-def _ack_like(script: Script, talk: Conversation, ack: Emission, amount: int) -> Frame:
-    return ack.frame.copy(fields={_AMOUNT: amount}, opaque=edits.fresh_opaque(script, talk))
+def _ack_like(script: Script, conversation: Conversation, ack: Emission, amount: int) -> Frame:
+    return ack.frame.copy(fields={_AMOUNT: amount}, opaque=edits.fresh_opaque(script, conversation))
 
 
-def _before(talk: Conversation, row: Balance) -> Emission:
+def _before(conversation: Conversation, row: Balance) -> Emission:
     """Return the last counted message before an ack."""
-    sent = [each for each in talk.emissions[: talk.place(row.emission)] if each.frame.flow_bytes]
+    sent = [each for each in conversation.emissions[: conversation.place(row.emission)] if each.frame.flow_bytes]
     return sent[-1]
 
 
-def _alive(script: Script, talk: Conversation) -> Emission:
+def _alive(script: Script, conversation: Conversation) -> Emission:
     """Return what comes behind the last counted message and the last ack; if nothing does, the consumer asks."""
-    counted = [at for at, each in enumerate(talk) if each.frame.flow_bytes or window_sums.is_ack(each)]
-    for each in talk.emissions[counted[-1] + 1 :]:
+    counted = [at for at, each in enumerate(conversation) if each.frame.flow_bytes or window_sums.is_ack(each)]
+    for each in conversation.emissions[counted[-1] + 1 :]:
         if not each.frame.response:
             return each
-    asked = next(each for each in talk if each.frame.name == "stream_request" and not each.frame.response)
+    asked = next(each for each in conversation if each.frame.name == "stream_request" and not each.frame.response)
     granted = next(
-        each for each in talk if each.frame.name == "stream_request" and each.frame.response and not each.frame.status
+        each
+        for each in conversation
+        if each.frame.name == "stream_request" and each.frame.response and not each.frame.status
     )
-    opaque, dialect = edits.fresh_opaque(script, talk), asked.frame.dialect
+    opaque, dialect = edits.fresh_opaque(script, conversation), asked.frame.dialect
     request = Frame(dialect, "get_failover_log", opaque=opaque, vbucket=asked.frame.vbucket)
     answer = Frame(dialect, "get_failover_log", response=True, opaque=opaque, value=granted.frame.value)
-    sent = edits.put(talk, len(talk.emissions), asked.side, request)
-    edits.put(talk, len(talk.emissions), granted.side, answer)
+    sent = edits.put(conversation, len(conversation.emissions), asked.side, request)
+    edits.put(conversation, len(conversation.emissions), granted.side, answer)
     return sent
 
 

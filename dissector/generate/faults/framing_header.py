@@ -47,42 +47,44 @@ def _key_length(script: Script) -> Broken:
         plain = untouched(emission, *_ITEMS) and frame.framing is None and not frame.fields.get("nmeta")
         return plain and len(frame.key + frame.value) <= _KEY_LIMIT
 
-    talk, guilty = script.find(fits)
+    conversation, guilty = script.find(fits)
     head = Header.parse(guilty.frame.encode())
     excess = script.chance.randrange(1, 9)
     key = head.body_length - head.extras_length + excess
     guilty.frame.header["key_word"] = key
     because = f"extras {head.extras_length} + key {key} = {head.body_length + excess} > total body {head.body_length}"
-    return Broken("FRM-01", "key", talk, (guilty,), because)
+    return Broken("FRM-01", "key", conversation, (guilty,), because)
 
 
 def _strays(script: Script) -> Broken:
-    def fits(talk: Conversation, emission: Emission) -> bool:
+    def fits(conversation: Conversation, emission: Emission) -> bool:
         frame = emission.frame
         bare = frame.response and frame.raw is None and len(frame.encode()) == registry.HEADER_SIZE
-        return bare and any(each.side == emission.side for each in talk.emissions[talk.place(emission) + 1 :])
+        return bare and any(
+            each.side == emission.side for each in conversation.emissions[conversation.place(emission) + 1 :]
+        )
 
-    talk, guilty = find(script, fits)
+    conversation, guilty = find(script, fits)
     strays = b"\xff" * script.chance.randrange(3, 8)
     guilty.frame.raw = guilty.frame.encode() + strays
     because = f"total body 0, but {len(strays)} bytes ({strays.hex()}) lie between this frame and the next header"
-    return Broken("FRM-01", "stray", talk, (guilty,), because)
+    return Broken("FRM-01", "stray", conversation, (guilty,), because)
 
 
 def _frame_info_cut(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, *_ITEMS) and bool(each.frame.framing))
+    conversation, guilty = script.find(lambda each: untouched(each, *_ITEMS) and bool(each.frame.framing))
     frame = guilty.frame
     size = script.chance.randrange(1, 4)
     frame.raw = with_parts(frame, framing=bytes([_PRESERVE_TTL << 4 | size]))
     because = f"the last object of the framing extras claims {size} bytes, and 0 are left of them"
-    return Broken("FRM-01", "frame-info", talk, (guilty,), because)
+    return Broken("FRM-01", "frame-info", conversation, (guilty,), because)
 
 
 def _added(script: Script, variant: str, header: dict[str, int], because: str) -> Broken:
     """Put a message that nobody asks for and nobody counts before an item."""
-    talk, anchor = script.find(lambda each: untouched(each, *_ITEMS))
-    frame = Frame(anchor.frame.dialect, "noop", opaque=fresh_opaque(script, talk), header=header)
-    return Broken("FRM-02", variant, talk, (put_before(talk, anchor, anchor.side, frame),), because)
+    conversation, anchor = script.find(lambda each: untouched(each, *_ITEMS))
+    frame = Frame(anchor.frame.dialect, "noop", opaque=fresh_opaque(script, conversation), header=header)
+    return Broken("FRM-02", variant, conversation, (put_before(conversation, anchor, anchor.side, frame),), because)
 
 
 def _magic(script: Script) -> Broken:
@@ -100,41 +102,43 @@ def _opcode(script: Script) -> Broken:
 
 
 def _too_early(script: Script) -> Broken:
-    talk, guilty = find(script, lambda talk, each: untouched(each, "mutation") and not granted(talk))
+    conversation, guilty = find(
+        script, lambda conversation, each: untouched(each, "mutation") and not granted(conversation)
+    )
     guilty.frame.framing = []
     magic = Header.parse(guilty.frame.encode()).magic
     because = f"magic 0x{magic:02x} on a connection of servers before 6.5"
-    return Broken("FRM-02", "flexible", talk, (guilty,), because)
+    return Broken("FRM-02", "flexible", conversation, (guilty,), because)
 
 
 def _subtype(script: Script) -> Broken:
-    talk, anchor = script.find(lambda each: each.frame.name in _ITEMS and each.frame.dialect is Dialect.DRAFT)
+    conversation, anchor = script.find(lambda each: each.frame.name in _ITEMS and each.frame.dialect is Dialect.DRAFT)
     known = anchor.frame.message
     taken = [message.subtypes for message in registry.MESSAGES if message.dialect is known.dialect]
     unknown = max(number for subtypes in taken for number in subtypes) + script.chance.randrange(1, 9)
     frame = anchor.frame.copy(name="snapshot_start", fields={}, key=b"", value=b"", cas=0, subtype=unknown)
-    guilty = put_before(talk, anchor, anchor.side, frame)
+    guilty = put_before(conversation, anchor, anchor.side, frame)
     because = f"opcode 0x{known.opcode:02x} has no subtype {unknown}"
-    return Broken("FRM-02", "subtype", talk, (guilty,), because)
+    return Broken("FRM-02", "subtype", conversation, (guilty,), because)
 
 
 def _datatype_bits(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "mutation"))
+    conversation, guilty = script.find(lambda each: untouched(each, "mutation"))
     bit = 1 << script.chance.randrange(3, 8)
     guilty.frame.datatype |= bit
     because = f"datatype 0x{guilty.frame.datatype:02x} > 0x07: bit 0x{bit:02x} means nothing"
-    return Broken("FRM-06", "unknown", talk, (guilty,), because)
+    return Broken("FRM-06", "unknown", conversation, (guilty,), because)
 
 
 def _datatype_of(variant: str, *names: str) -> Callable[[Script], Broken]:
     """Return a fault that says JSON of a message that cannot be: the one bit that needs no agreement (CON-05)."""
 
     def apply(script: Script) -> Broken:
-        talk, guilty = script.find(lambda each: untouched(each, *names) and each.frame.datatype == 0)
+        conversation, guilty = script.find(lambda each: untouched(each, *names) and each.frame.datatype == 0)
         guilty.frame.datatype = _JSON
         allowed = "only 0, 2, 4, 5, 6 and 7 are allowed" if variant == "deletion" else "only 0 is allowed"
         because = f"datatype {_JSON} on a {guilty.frame.name.replace('_', ' ')}: {allowed}"
-        return Broken("FRM-06", variant, talk, (guilty,), because)
+        return Broken("FRM-06", variant, conversation, (guilty,), because)
 
     return apply
 
@@ -143,22 +147,22 @@ def _no_cas(variant: str, name: str) -> Callable[[Script], Broken]:
     def apply(script: Script) -> Broken:
         once = unshared(script)
 
-        def fits(talk: Conversation, emission: Emission) -> bool:
+        def fits(conversation: Conversation, emission: Emission) -> bool:
             # A CAS below that of an earlier version of the key would break SEQ-05 as well.
-            late = XATTR_FEATURE in granted(talk)
-            return untouched(emission, name) and id(emission) in once and late and _first_of_key(talk, emission)
+            late = XATTR_FEATURE in granted(conversation)
+            return untouched(emission, name) and id(emission) in once and late and _first_of_key(conversation, emission)
 
-        talk, guilty = find(script, fits)
+        conversation, guilty = find(script, fits)
         because = f"CAS 0 instead of 0x{guilty.frame.cas:016x} on a {name} of seqno {guilty.frame.seqno}"
         guilty.frame.cas = 0
-        return Broken("FRM-07", variant, talk, (guilty,), because)
+        return Broken("FRM-07", variant, conversation, (guilty,), because)
 
     return apply
 
 
-def _first_of_key(talk: Conversation, emission: Emission) -> bool:
+def _first_of_key(conversation: Conversation, emission: Emission) -> bool:
     frame = emission.frame
-    for each in talk:
+    for each in conversation:
         if each is emission:
             return True
         if each.frame.key == frame.key and each.frame.vbucket == frame.vbucket and each.frame.seqno is not None:
@@ -168,33 +172,33 @@ def _first_of_key(talk: Conversation, emission: Emission) -> bool:
 
 def _cas_on(variant: str, *names: str) -> Callable[[Script], Broken]:
     def apply(script: Script) -> Broken:
-        talk, guilty = script.find(lambda each: untouched(each, *names) and each.frame.cas == 0)
-        guilty.frame.cas = _cas_nearby(talk, guilty)
+        conversation, guilty = script.find(lambda each: untouched(each, *names) and each.frame.cas == 0)
+        guilty.frame.cas = _cas_nearby(conversation, guilty)
         because = f"{guilty.frame.name.replace('_', ' ')} with CAS 0x{guilty.frame.cas:016x}; it has none"
-        return Broken("FRM-07", variant, talk, (guilty,), because)
+        return Broken("FRM-07", variant, conversation, (guilty,), because)
 
     return apply
 
 
-def _cas_nearby(talk: Conversation, emission: Emission) -> int:
+def _cas_nearby(conversation: Conversation, emission: Emission) -> int:
     """Return the CAS of the message's own prepare or of any message before: one that would raise no other question."""
     cas = 0x10000
     frame = emission.frame
-    for each in talk.emissions[: talk.place(emission)]:
+    for each in conversation.emissions[: conversation.place(emission)]:
         if each.frame.cas and (not frame.key or each.frame.key == frame.key):
             cas = each.frame.cas
     return cas
 
 
 def _vbucket(script: Script) -> Broken:
-    talk, anchor = script.find(lambda each: untouched(each, *_ASKED_BY_CONSUMER))
+    conversation, anchor = script.find(lambda each: untouched(each, *_ASKED_BY_CONSUMER))
     number = registry.DEFAULT_VBUCKETS + script.chance.randrange(1024)
-    opaque = fresh_opaque(script, talk)
+    opaque = fresh_opaque(script, conversation)
     frame = Frame(anchor.frame.dialect, "get_failover_log", vbucket=number, opaque=opaque)
-    guilty = put_before(talk, anchor, anchor.side, frame)
-    refusal = answer(talk, guilty, frame.copy(response=True, vbucket=0, status=_NOT_MY_VBUCKET))
+    guilty = put_before(conversation, anchor, anchor.side, frame)
+    refusal = answer(conversation, guilty, frame.copy(response=True, vbucket=0, status=_NOT_MY_VBUCKET))
     because = f"vbucket {number} >= {registry.DEFAULT_VBUCKETS}"
-    return Broken("FRM-15", "", talk, (guilty, refusal), because)
+    return Broken("FRM-15", "", conversation, (guilty, refusal), because)
 
 
 FAULTS: tuple[Fault, ...] = (

@@ -36,39 +36,41 @@ _ITEMS = ("mutation", "deletion", "expiration")
 
 
 def _extras_length(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "mutation"))
+    conversation, guilty = script.find(lambda each: untouched(each, "mutation"))
     # The fields that are there keep their places; two bytes follow that no form has.
     extras = extras_of(guilty.frame) + script.chance.randbytes(2)
     guilty.frame.raw = with_parts(guilty.frame, extras=extras)
     because = f"a mutation with {len(extras)} bytes of extras; dcp has 31 (32 in a prototype)"
-    return Broken("FRM-03", "length", talk, (guilty,), because)
+    return Broken("FRM-03", "length", conversation, (guilty,), because)
 
 
 def _extras_unexpected(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "noop"))
+    conversation, guilty = script.find(lambda each: untouched(each, "noop"))
     extras = script.chance.randbytes(4)
     guilty.frame.raw = with_parts(guilty.frame, extras=extras)
-    return Broken("FRM-03", "unexpected", talk, (guilty,), f"a no-op with {len(extras)} bytes of extras; it has none")
+    return Broken(
+        "FRM-03", "unexpected", conversation, (guilty,), f"a no-op with {len(extras)} bytes of extras; it has none"
+    )
 
 
 def _extras_missing(script: Script) -> Broken:
     # One more than there should be: without the one that is due, SEQ-10 could not be followed.
-    talk, anchor = script.find(lambda each: untouched(each, "seqno_acknowledged"))
+    conversation, anchor = script.find(lambda each: untouched(each, "seqno_acknowledged"))
     frame = anchor.frame.copy()
     frame.raw = with_parts(frame, extras=b"")
-    guilty = put_before(talk, anchor, anchor.side, frame)
-    return Broken("FRM-03", "missing", talk, (guilty,), "a seqno acknowledged without extras; it has 8 bytes")
+    guilty = put_before(conversation, anchor, anchor.side, frame)
+    return Broken("FRM-03", "missing", conversation, (guilty,), "a seqno acknowledged without extras; it has 8 bytes")
 
 
 def _frame_info(variant: str, rule: str, because: str, number: int, data: bytes | None) -> Callable[[Script], Broken]:
     """Return a fault that puts one more object behind the stream id; without data it is the stream id again."""
 
     def apply(script: Script) -> Broken:
-        talk, guilty = script.find(lambda each: untouched(each, *_ITEMS) and each.frame.stream_id is not None)
+        conversation, guilty = script.find(lambda each: untouched(each, *_ITEMS) and each.frame.stream_id is not None)
         frame = guilty.frame
         known = list(frame.framing or ())
         frame.framing = [*known, (number, known[0][1] if data is None else data)]
-        return Broken(rule, variant, talk, (guilty,), because)
+        return Broken(rule, variant, conversation, (guilty,), because)
 
     return apply
 
@@ -76,56 +78,64 @@ def _frame_info(variant: str, rule: str, because: str, number: int, data: bytes 
 def _key_missing(script: Script) -> Broken:
     once = unshared(script)
 
-    def fits(talk: Conversation, emission: Emission) -> bool:
+    def fits(conversation: Conversation, emission: Emission) -> bool:
         # With collections the id would be missing too (FRM-09).
-        bare = enums.COLLECTIONS_FEATURE not in granted(talk)
+        bare = enums.COLLECTIONS_FEATURE not in granted(conversation)
         return untouched(emission, "mutation") and id(emission) in once and bare
 
-    talk, guilty = find(script, fits)
+    conversation, guilty = find(script, fits)
     because = f"a mutation of seqno {guilty.frame.seqno} with key length 0 instead of {len(guilty.frame.key)}"
     guilty.frame.key = b""
-    return Broken("FRM-04", "missing", talk, (guilty,), because)
+    return Broken("FRM-04", "missing", conversation, (guilty,), because)
 
 
 def _key_unexpected(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "snapshot_marker"))
+    conversation, guilty = script.find(lambda each: untouched(each, "snapshot_marker"))
     guilty.frame.key = b"key"
-    return Broken("FRM-04", "unexpected", talk, (guilty,), "a snapshot marker with a key of 3 bytes; it has none")
+    return Broken(
+        "FRM-04", "unexpected", conversation, (guilty,), "a snapshot marker with a key of 3 bytes; it has none"
+    )
 
 
 def _value_missing(script: Script) -> Broken:
-    talk, anchor = script.find(lambda each: untouched(each, "stream_request", "get_failover_log", "buffer_ack"))
-    frame = Frame(anchor.frame.dialect, "control", key=_QUIET_CONTROL, opaque=fresh_opaque(script, talk))
-    guilty = put_before(talk, anchor, anchor.side, frame)
-    refusal = answer(talk, guilty, Frame(frame.dialect, "control", response=True, opaque=frame.opaque, status=_EINVAL))
+    conversation, anchor = script.find(lambda each: untouched(each, "stream_request", "get_failover_log", "buffer_ack"))
+    frame = Frame(anchor.frame.dialect, "control", key=_QUIET_CONTROL, opaque=fresh_opaque(script, conversation))
+    guilty = put_before(conversation, anchor, anchor.side, frame)
+    refusal = answer(
+        conversation, guilty, Frame(frame.dialect, "control", response=True, opaque=frame.opaque, status=_EINVAL)
+    )
     because = f"a control {_QUIET_CONTROL.decode()} without a value"
-    return Broken("FRM-05", "missing", talk, (guilty, refusal), because)
+    return Broken("FRM-05", "missing", conversation, (guilty, refusal), because)
 
 
 def _value_unexpected(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "noop", "stream_end", "seqno_advanced", "commit", "abort"))
+    conversation, guilty = script.find(
+        lambda each: untouched(each, "noop", "stream_end", "seqno_advanced", "commit", "abort")
+    )
     guilty.frame.value = script.chance.randbytes(script.chance.randrange(1, 9))
     name = guilty.frame.name.replace("_", " ")
     because = f"a {name} with a value of {len(guilty.frame.value)} bytes; it has none"
-    return Broken("FRM-05", "unexpected", talk, (guilty,), because)
+    return Broken("FRM-05", "unexpected", conversation, (guilty,), because)
 
 
 def _reserved(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "stream_request"))
+    conversation, guilty = script.find(lambda each: untouched(each, "stream_request"))
     number = script.chance.randrange(1, 1 << 32)
     guilty.frame.fields["reserved"] = number
-    return Broken("FRM-08", "reserved", talk, (guilty,), f"the reserved field of a stream request is 0x{number:x}")
+    return Broken(
+        "FRM-08", "reserved", conversation, (guilty,), f"the reserved field of a stream request is 0x{number:x}"
+    )
 
 
 def _unknown_flag(variant: str, name: str, field: str, known: int) -> Callable[[Script], Broken]:
     """Return a fault that sets a bit above all those that have a name."""
 
     def apply(script: Script) -> Broken:
-        talk, guilty = script.find(lambda each: untouched(each, name) and field in each.frame.fields)
+        conversation, guilty = script.find(lambda each: untouched(each, name) and field in each.frame.fields)
         bit = 1 << script.chance.randrange(known.bit_length() + 1, 31)
         guilty.frame.fields[field] |= bit
         because = f"{field} is 0x{guilty.frame.fields[field]:x}, of which 0x{bit:x} has no name"
-        return Broken("FRM-08", variant, talk, (guilty,), because)
+        return Broken("FRM-08", variant, conversation, (guilty,), because)
 
     return apply
 
@@ -143,26 +153,26 @@ def _long_marker(emission: Emission) -> bool:
 
 def _marker_version(script: Script) -> Broken:
     # Nobody can read the range of such a marker, so it is one more, before the marker whose range counts.
-    talk, anchor = script.find(_long_marker)
+    conversation, anchor = script.find(_long_marker)
     version = script.chance.randrange(3, 256)
     frame = anchor.frame.copy(fields={**anchor.frame.fields, "marker_version": version}, layout="V2.0")
-    guilty = put_before(talk, anchor, anchor.side, frame)
-    return Broken("FRM-11", "version", talk, (guilty,), f"marker version {version}; there are 0 and 2")
+    guilty = put_before(conversation, anchor, anchor.side, frame)
+    return Broken("FRM-11", "version", conversation, (guilty,), f"marker version {version}; there are 0 and 2")
 
 
 def _marker_withdrawn(script: Script) -> Broken:
-    talk, guilty = script.find(_long_marker)
+    conversation, guilty = script.find(_long_marker)
     guilty.frame.layout = "V2.1"
     because = "marker version 1 with a value of 44 bytes, which was withdrawn; there are 0 and 2"
-    return Broken("FRM-11", "withdrawn", talk, (guilty,), because)
+    return Broken("FRM-11", "withdrawn", conversation, (guilty,), because)
 
 
 def _marker_length(script: Script) -> Broken:
-    talk, guilty = script.find(_long_marker)
+    conversation, guilty = script.find(_long_marker)
     surplus = script.chance.randrange(1, 8)  # 8 would be the size of another version
     guilty.frame.value = bytes(surplus)
     because = f"marker version 0 with a value of {36 + surplus} bytes instead of 36"
-    return Broken("FRM-11", "length", talk, (guilty,), because)
+    return Broken("FRM-11", "length", conversation, (guilty,), because)
 
 
 def _bits(flags: Flags) -> int:

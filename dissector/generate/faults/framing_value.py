@@ -37,17 +37,17 @@ def _key(variant: str, spoil: Callable[[bytes, bytes], bytes], because: str) -> 
 
     def apply(script: Script) -> Broken:
         once = unshared(script)
-        talk, guilty = find(
+        conversation, guilty = find(
             script,
-            lambda talk, each: (
-                untouched(each, "mutation") and id(each) in once and enums.COLLECTIONS_FEATURE in granted(talk)
+            lambda conversation, each: (
+                untouched(each, "mutation") and id(each) in once and enums.COLLECTIONS_FEATURE in granted(conversation)
             ),
         )
         frame = guilty.frame
         size = leb128.read(frame.key)[1]
         frame.key = spoil(frame.key[:size], frame.key[size:])
         text = because.format(key=frame.key[:8].hex(" "), size=len(frame.key))
-        return Broken("FRM-09", variant, talk, (guilty,), text)
+        return Broken("FRM-09", variant, conversation, (guilty,), text)
 
     return apply
 
@@ -75,11 +75,11 @@ def _document(
             plain = untouched(emission, *_WITH_DOCUMENT) and not frame.fields.get("nmeta")
             return plain and id(emission) in once and fits(frame.datatype, frame.value)
 
-        talk, guilty = script.find(suits)
+        conversation, guilty = script.find(suits)
         frame = guilty.frame
         frame.value = spoil(frame.value)
         text = because.format(size=len(frame.value), datatype=frame.datatype, begin=frame.value[:8].hex(" "))
-        return Broken("FRM-10", variant, talk, (guilty,), text)
+        return Broken("FRM-10", variant, conversation, (guilty,), text)
 
     return apply
 
@@ -105,28 +105,30 @@ def _long_pair(value: bytes) -> bytes:
 
 
 def _metadata_size(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "mutation") and bool(each.frame.fields.get("nmeta")))
+    conversation, guilty = script.find(
+        lambda each: untouched(each, "mutation") and bool(each.frame.fields.get("nmeta"))
+    )
     frame = guilty.frame
     number = len(frame.value) + script.chance.randrange(1, 100)
     frame.fields["nmeta"] = number
     because = f"nmeta {number} > {len(frame.value)} bytes of value"
-    return Broken("FRM-12", "size", talk, (guilty,), because)
+    return Broken("FRM-12", "size", conversation, (guilty,), because)
 
 
 def _metadata_late(script: Script) -> Broken:
     once = unshared(script)
 
-    def fits(talk: Conversation, emission: Emission) -> bool:
+    def fits(conversation: Conversation, emission: Emission) -> bool:
         bare = untouched(emission, "mutation") and not emission.frame.fields.get("nmeta")
-        return bare and id(emission) in once and XATTR_FEATURE in granted(talk)
+        return bare and id(emission) in once and XATTR_FEATURE in granted(conversation)
 
-    talk, guilty = find(script, fits)
+    conversation, guilty = find(script, fits)
     frame = guilty.frame
     block = pack_metadata(METADATA_VERSION, [(_CONFLICT_MODE, b"\0")])
     frame.value += block
     frame.fields["nmeta"] = len(block)
     because = f"nmeta {len(block)} on a connection of servers since 5.0, where it is 0"
-    return Broken("FRM-12", "era", talk, (guilty,), because)
+    return Broken("FRM-12", "era", conversation, (guilty,), because)
 
 
 def _number(
@@ -135,37 +137,43 @@ def _number(
     """Return a fault that gives a field a number without a meaning; ``before`` restricts what it had."""
 
     def apply(script: Script) -> Broken:
-        talk, guilty = script.find(
+        conversation, guilty = script.find(
             lambda each: untouched(each, name) and (before is None or each.frame.fields.get(field, 0) in before)
         )
         number = script.chance.choice(numbers)
         guilty.frame.fields[field] = number
         because = f"{field} {number} of a {name.replace('_', ' ')}; {allowed}"
-        return Broken("FRM-13", variant, talk, (guilty,), because)
+        return Broken("FRM-13", variant, conversation, (guilty,), because)
 
     return apply
 
 
 def _bracket(script: Script) -> Broken:
     # One more, behind the end: the brackets that count still alternate (SNP-11).
-    talk, anchor = script.find(lambda each: untouched(each, "oso_snapshot") and each.frame.fields["oso_flags"] == 2)
+    conversation, anchor = script.find(
+        lambda each: untouched(each, "oso_snapshot") and each.frame.fields["oso_flags"] == 2
+    )
     number = script.chance.randrange(4, 256) & ~0x03
-    guilty = put_after(talk, anchor, anchor.side, anchor.frame.copy(fields={"oso_flags": number}))
+    guilty = put_after(conversation, anchor, anchor.side, anchor.frame.copy(fields={"oso_flags": number}))
     because = f"oso_flags {number} of an OSO snapshot; there are 1 and 2"
-    return Broken("FRM-13", "oso", talk, (guilty,), because)
+    return Broken("FRM-13", "oso", conversation, (guilty,), because)
 
 
 def _records_cut(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "cache_transfer") and len(each.frame.value) > _RECORD_HEAD)
+    conversation, guilty = script.find(
+        lambda each: untouched(each, "cache_transfer") and len(each.frame.value) > _RECORD_HEAD
+    )
     cut = script.chance.randrange(1, 4)
     size = len(guilty.frame.value)
     guilty.frame.value = guilty.frame.value[:-cut]
     because = f"the records take up {size} bytes, the value has {size - cut}"
-    return Broken("FRM-14", "tiling", talk, (guilty,), because)
+    return Broken("FRM-14", "tiling", conversation, (guilty,), because)
 
 
 def _record_key(script: Script) -> Broken:
-    talk, guilty = script.find(lambda each: untouched(each, "cache_transfer") and len(each.frame.value) > _RECORD_HEAD)
+    conversation, guilty = script.find(
+        lambda each: untouched(each, "cache_transfer") and len(each.frame.value) > _RECORD_HEAD
+    )
     value = bytearray(guilty.frame.value)
     key, rest = slice(_KEY_LENGTH_AT, _KEY_LENGTH_AT + 2), slice(_VALUE_LENGTH_AT, _VALUE_LENGTH_AT + 4)
     size = int.from_bytes(value[key], "big")
@@ -174,7 +182,7 @@ def _record_key(script: Script) -> Broken:
     value[key] = (1).to_bytes(2, "big")
     guilty.frame.value = bytes(value)
     because = f"the first record's key has 1 byte instead of {size}; it has 2 to {registry.MAX_KEY}"
-    return Broken("FRM-14", "key-length", talk, (guilty,), because)
+    return Broken("FRM-14", "key-length", conversation, (guilty,), because)
 
 
 FAULTS: tuple[Fault, ...] = (

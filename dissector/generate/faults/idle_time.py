@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 _FIRST_NOOP = 10_000_001
 
 
-def hold(script: Script, talk: Conversation, emission: Emission, seconds: int) -> None:
+def hold(script: Script, conversation: Conversation, emission: Emission, seconds: int) -> None:
     """Let so much more time pass before a message is sent."""
-    at = talk.place(emission)
-    clock = sum(each.pause_ns for each in talk.emissions[:at])
-    before = talk.begin_ns + clock
+    at = conversation.place(emission)
+    clock = sum(each.pause_ns for each in conversation.emissions[:at])
+    before = conversation.begin_ns + clock
     for other in script.conversations:
-        if other is not talk and other.begin_ns > before:
+        if other is not conversation and other.begin_ns > before:
             other.begin_ns += seconds * SECOND
     until = clock + emission.pause_ns + seconds * SECOND
-    side, interval, last = _noops(talk, at)
-    opaque = _last_opaque(talk, at)
+    side, interval, last = _noops(conversation, at)
+    opaque = _last_opaque(conversation, at)
     asked = 0
     while interval and max(last, clock) + LATENCY_NS < until - LATENCY_NS and last + interval < until - LATENCY_NS:
         asked += 1
         opaque += 1
         last = max(last + interval, clock + LATENCY_NS)
         name = opaque.to_bytes(4, "little")
-        edits.put(talk, at, side, Frame(Dialect.DCP, "noop", opaque=name), pause_ns=last - clock)
+        edits.put(conversation, at, side, Frame(Dialect.DCP, "noop", opaque=name), pause_ns=last - clock)
         answer = Frame(Dialect.DCP, "noop", response=True, opaque=name)
-        edits.put(talk, at + 1, 1 - side, answer, pause_ns=LATENCY_NS)
+        edits.put(conversation, at + 1, 1 - side, answer, pause_ns=LATENCY_NS)
         clock, at = last + LATENCY_NS, at + 2
     emission.pause_ns = until - clock
-    _renumber(talk, at, asked)
+    _renumber(conversation, at, asked)
 
 
-def restful(talk: Conversation, emission: Emission) -> bool:
+def restful(conversation: Conversation, emission: Emission) -> bool:
     """Tell whether nobody waits for an answer before this message, so that time may pass."""
     waiting: set[tuple[str, bytes]] = set()
-    for each in talk.emissions[: talk.place(emission)]:
+    for each in conversation.emissions[: conversation.place(emission)]:
         frame = each.frame
         if frame.response:
             waiting.discard((frame.name, frame.opaque))
@@ -59,11 +59,11 @@ def restful(talk: Conversation, emission: Emission) -> bool:
     return not waiting
 
 
-def _noops(talk: Conversation, at: int) -> tuple[int, int, int]:
+def _noops(conversation: Conversation, at: int) -> tuple[int, int, int]:
     """Return the producer's side, the interval that was agreed upon (or 0) and when the last no-op was, at a place."""
     asked: dict[bytes, Emission] = {}
     side, interval, last, clock, enabled = 0, 0, 0, 0, False
-    for each in talk.emissions[:at]:
+    for each in conversation.emissions[:at]:
         frame = each.frame
         clock += each.pause_ns
         if frame.name == "control" and not frame.response:
@@ -82,18 +82,18 @@ def _noops(talk: Conversation, at: int) -> tuple[int, int, int]:
     return side, interval if enabled else 0, last
 
 
-def _last_opaque(talk: Conversation, at: int) -> int:
+def _last_opaque(conversation: Conversation, at: int) -> int:
     """Return the number of the last no-op before a place, or what it would have been."""
-    numbers = [int.from_bytes(each.frame.opaque, "little") for each in talk if _is_noop(each)]
-    seen = sum(_is_noop(each) for each in talk.emissions[:at])
+    numbers = [int.from_bytes(each.frame.opaque, "little") for each in conversation if _is_noop(each)]
+    seen = sum(_is_noop(each) for each in conversation.emissions[:at])
     if seen:
         return numbers[seen - 1]
     return (numbers[0] if numbers else _FIRST_NOOP) - 1
 
 
-def _renumber(talk: Conversation, at: int, more: int) -> None:
+def _renumber(conversation: Conversation, at: int, more: int) -> None:
     """Count later no-ops on: servers number them without a hole (NOP-05)."""
-    for each in talk.emissions[at:]:
+    for each in conversation.emissions[at:]:
         if each.frame.name == "noop":
             number = int.from_bytes(each.frame.opaque, "little") + more
             each.frame.opaque = number.to_bytes(4, "little")

@@ -39,19 +39,21 @@ _QUIET_CONTROL = (b"set_priority", b"medium")  #: a parameter that shows in no o
 
 
 def _unasked(script: Script) -> Broken:
-    talk, anchor = script.find(lambda each: untouched(each, *_ITEMS))
-    opaque = fresh_opaque(script, talk)
+    conversation, anchor = script.find(lambda each: untouched(each, *_ITEMS))
+    opaque = fresh_opaque(script, conversation)
     frame = Frame(anchor.frame.dialect, "control", response=True, opaque=opaque)
-    guilty = put_before(talk, anchor, anchor.side, frame)
+    guilty = put_before(conversation, anchor, anchor.side, frame)
     because = f"a control response with opaque {opaque.hex()}, which no request had"
-    return Broken("OPQ-01", "unasked", talk, (guilty,), because)
+    return Broken("OPQ-01", "unasked", conversation, (guilty,), because)
 
 
 def _twice(script: Script) -> Broken:
-    talk, first = script.find(lambda each: untouched(each, "control", "get_failover_log", "noop", response=True))
-    guilty = put_after(talk, first, first.side, first.frame.copy())
+    conversation, first = script.find(
+        lambda each: untouched(each, "control", "get_failover_log", "noop", response=True)
+    )
+    guilty = put_after(conversation, first, first.side, first.frame.copy())
     because = f"2 {first.frame.name} responses to the request with opaque {first.frame.opaque.hex()}"
-    return Broken("OPQ-01", "twice", talk, (guilty, first), because)
+    return Broken("OPQ-01", "twice", conversation, (guilty, first), because)
 
 
 def _reversed(script: Script) -> Broken:
@@ -59,26 +61,28 @@ def _reversed(script: Script) -> Broken:
     known = [each for each in instances(script) if untouched(each.request, "stream_request")]
     options = [(item, (instance, item)) for instance in known for item in instance.items]
     instance, anchor = pick(script, options)
-    talk = instance.talk
-    opaque = fresh_opaque(script, talk)
+    conversation = instance.conversation
+    opaque = fresh_opaque(script, conversation)
     frame = Frame(anchor.frame.dialect, "get_failover_log", vbucket=instance.vbucket, opaque=opaque)
-    asked = put_before(talk, anchor, 1 - instance.producer, frame)
+    asked = put_before(conversation, anchor, 1 - instance.producer, frame)
     log = instance.answer.frame.value
-    guilty = answer(talk, asked, frame.copy(response=True, vbucket=0, opaque=opaque[::-1], value=log))
+    guilty = answer(conversation, asked, frame.copy(response=True, vbucket=0, opaque=opaque[::-1], value=log))
     because = f"the request's opaque is {opaque.hex()}, the response's {opaque[::-1].hex()}"
-    return Broken("OPQ-01", "reversed", talk, (guilty, asked), because)
+    return Broken("OPQ-01", "reversed", conversation, (guilty, asked), because)
 
 
 def _ignored(variant: str, ask: Callable[[Emission], Frame]) -> Callable[[Script], Broken]:
     """Return a fault that adds a question which is never answered, though the conversation goes on."""
 
     def apply(script: Script) -> Broken:
-        talk, anchor = find(script, lambda talk, each: untouched(each, *_ITEMS) and restful(talk, each))
+        conversation, anchor = find(
+            script, lambda conversation, each: untouched(each, *_ITEMS) and restful(conversation, each)
+        )
         frame = ask(anchor)
-        frame.opaque = fresh_opaque(script, talk)
-        guilty = put_before(talk, anchor, 1 - anchor.side, frame)
-        hold(script, talk, anchor, _SILENCE)
-        return Broken("OPQ-02", variant, talk, (guilty, anchor), _unanswered(talk, guilty, anchor))
+        frame.opaque = fresh_opaque(script, conversation)
+        guilty = put_before(conversation, anchor, 1 - anchor.side, frame)
+        hold(script, conversation, anchor, _SILENCE)
+        return Broken("OPQ-02", variant, conversation, (guilty, anchor), _unanswered(conversation, guilty, anchor))
 
     return apply
 
@@ -97,33 +101,35 @@ def _unsaid(variant: str, wanted: Callable[[Emission], bool], *, noops: bool = T
 
     def apply(script: Script) -> Broken:
         options = []
-        for talk, asked in script.all():
-            reply = _reply(talk, asked) if wanted(asked) else None
-            behind = talk.emissions[talk.place(reply) + 1 :] if reply is not None else []
+        for conversation, asked in script.all():
+            reply = _reply(conversation, asked) if wanted(asked) else None
+            behind = conversation.emissions[conversation.place(reply) + 1 :] if reply is not None else []
             if reply is not None and behind:
-                options.append((asked, (talk, asked, reply, behind[0])))
-        talk, guilty, reply, following = pick(script, options)
-        take_out(talk, reply)
+                options.append((asked, (conversation, asked, reply, behind[0])))
+        conversation, guilty, reply, following = pick(script, options)
+        take_out(conversation, reply)
         if noops:
-            hold(script, talk, following, _SILENCE)
+            hold(script, conversation, following, _SILENCE)
         else:
             following.pause_ns += _SILENCE * SECOND
-        return Broken("OPQ-02", variant, talk, (guilty, following), _unanswered(talk, guilty, following))
+        return Broken(
+            "OPQ-02", variant, conversation, (guilty, following), _unanswered(conversation, guilty, following)
+        )
 
     return apply
 
 
-def _reply(talk: Conversation, asked: Emission) -> Emission | None:
-    for each in talk.emissions[talk.place(asked) + 1 :]:
+def _reply(conversation: Conversation, asked: Emission) -> Emission | None:
+    for each in conversation.emissions[conversation.place(asked) + 1 :]:
         frame = each.frame
         if frame.response and (frame.name, frame.opaque) == (asked.frame.name, asked.frame.opaque):
             return each
     return None
 
 
-def _unanswered(talk: Conversation, asked: Emission, later: Emission) -> str:
-    first, last = talk.place(asked), talk.place(later)
-    seconds = sum(each.pause_ns for each in talk.emissions[first + 1 : last + 1]) / SECOND
+def _unanswered(conversation: Conversation, asked: Emission, later: Emission) -> str:
+    first, last = conversation.place(asked), conversation.place(later)
+    seconds = sum(each.pause_ns for each in conversation.emissions[first + 1 : last + 1]) / SECOND
     name = asked.frame.name.replace("_", " ")
     return f"the {name} with opaque {asked.frame.opaque.hex()} has no reply, {seconds:.0f} s later or ever"
 
@@ -140,11 +146,11 @@ def _thanks(variant: str, *names: str) -> Callable[[Script], Broken]:
     """Return a fault that answers with success what is not to be answered."""
 
     def apply(script: Script) -> Broken:
-        talk, asked = script.find(lambda each: untouched(each, *names))
+        conversation, asked = script.find(lambda each: untouched(each, *names))
         frame = Frame(asked.frame.dialect, asked.frame.name, response=True, opaque=asked.frame.opaque)
-        guilty = answer(talk, asked, frame)
+        guilty = answer(conversation, asked, frame)
         because = f"a {frame.name.replace('_', ' ')} response with status 0 (opaque {frame.opaque.hex()})"
-        return Broken("OPQ-03", variant, talk, (guilty, asked), because)
+        return Broken("OPQ-03", variant, conversation, (guilty, asked), because)
 
     return apply
 
@@ -154,25 +160,25 @@ def _refusal(variant: str, status: int, text: bytes) -> Callable[[Script], Broke
 
     def apply(script: Script) -> Broken:
         options = [
-            (item, (instance.talk, item))
+            (item, (instance.conversation, item))
             for instance in instances(script)
             if not instance.asked.get("stream_flags", 0) & TAKEOVER
             for item in instance.items
-            if untouched(item, *_ITEMS) and not _ends_nearby(instance.talk, item)
+            if untouched(item, *_ITEMS) and not _ends_nearby(instance.conversation, item)
         ]
-        talk, asked = pick(script, options)
+        conversation, asked = pick(script, options)
         name, opaque = asked.frame.name, asked.frame.opaque
         frame = Frame(asked.frame.dialect, name, response=True, opaque=opaque, status=status, value=text)
-        guilty = answer(talk, asked, frame)
+        guilty = answer(conversation, asked, frame)
         because = f"status 0x{status:02x} for the {name} of seqno {asked.frame.seqno}, vbucket {asked.frame.vbucket}"
-        return Broken("OPQ-11", variant, talk, (guilty, asked), because)
+        return Broken("OPQ-11", variant, conversation, (guilty, asked), because)
 
     return apply
 
 
-def _ends_nearby(talk: Conversation, item: Emission) -> bool:
-    at = talk.place(item)
-    around = talk.emissions[max(0, at - _NEAR) : at + _NEAR + 1]
+def _ends_nearby(conversation: Conversation, item: Emission) -> bool:
+    at = conversation.place(item)
+    around = conversation.emissions[max(0, at - _NEAR) : at + _NEAR + 1]
     return any(each.frame.name in _ENDING and each.frame.vbucket == item.frame.vbucket for each in around)
 
 
@@ -180,7 +186,7 @@ def _ends_nearby(talk: Conversation, item: Emission) -> bool:
 class _Added:
     """An add stream that was carried out."""
 
-    talk: Conversation
+    conversation: Conversation
     asked: Emission
     made: Emission  #: the stream request that it led to
     reply: Emission
@@ -190,18 +196,20 @@ class _Added:
 def _added(script: Script, *, alone: bool = True) -> _Added:
     """Find an add stream that was carried out, where need be on a connection with others."""
     options = []
-    for talk in script.conversations:
-        good = tuple(each for each in talk if untouched(each, "add_stream", response=True) and not each.frame.status)
-        for asked in (each for each in talk if untouched(each, "add_stream")):
-            made, reply = _stream_request(talk, asked), _reply(talk, asked)
+    for conversation in script.conversations:
+        good = tuple(
+            each for each in conversation if untouched(each, "add_stream", response=True) and not each.frame.status
+        )
+        for asked in (each for each in conversation if untouched(each, "add_stream")):
+            made, reply = _stream_request(conversation, asked), _reply(conversation, asked)
             others = tuple(each for each in good if each is not reply)
             if made is not None and reply is not None and len(others) < len(good) and (others or alone):
-                options.append((reply, _Added(talk, asked, made, reply, others)))
+                options.append((reply, _Added(conversation, asked, made, reply, others)))
     return pick(script, options)
 
 
-def _stream_request(talk: Conversation, asked: Emission) -> Emission | None:
-    for each in talk.emissions[talk.place(asked) :]:
+def _stream_request(conversation: Conversation, asked: Emission) -> Emission | None:
+    for each in conversation.emissions[conversation.place(asked) :]:
         if untouched(each, "stream_request") and each.frame.vbucket == asked.frame.vbucket:
             return each
     return None
@@ -209,10 +217,10 @@ def _stream_request(talk: Conversation, asked: Emission) -> Emission | None:
 
 def _other_opaque(script: Script) -> Broken:
     found = _added(script)
-    wrong, right = fresh_opaque(script, found.talk), found.made.frame.opaque
+    wrong, right = fresh_opaque(script, found.conversation), found.made.frame.opaque
     found.reply.frame.fields["stream_opaque"] = int.from_bytes(wrong, "big")
     because = f"the response names opaque {wrong.hex()}, the stream request has {right.hex()}"
-    return Broken("OPQ-05", "opaque", found.talk, (found.reply, found.asked, found.made), because)
+    return Broken("OPQ-05", "opaque", found.conversation, (found.reply, found.asked, found.made), because)
 
 
 def _other_order(script: Script) -> Broken:
@@ -222,7 +230,7 @@ def _other_order(script: Script) -> Broken:
     right = found.made.frame.opaque.hex()
     because = f"the response names opaque {told.hex()} for {right}; other responses have the other byte order"
     proof = (found.reply, found.asked, found.made, found.others[0])
-    return Broken("OPQ-05", "byte-order", found.talk, proof, because)
+    return Broken("OPQ-05", "byte-order", found.conversation, proof, because)
 
 
 def _lost_flags(script: Script) -> Broken:
@@ -232,19 +240,19 @@ def _lost_flags(script: Script) -> Broken:
     got = found.made.frame.fields["stream_flags"] & ~TO_LATEST
     found.made.frame.fields["stream_flags"] = got
     because = f"the add stream has flags 0x{fields['stream_flags']:x}, its stream request 0x{got:x}"
-    return Broken("OPQ-05", "flags", found.talk, (found.made, found.asked, found.reply), because)
+    return Broken("OPQ-05", "flags", found.conversation, (found.made, found.asked, found.reply), because)
 
 
 def _no_request(script: Script) -> Broken:
     found = _added(script)
-    talk, asked, reply = found.talk, found.asked, found.reply
-    vbucket, named = fresh_vbucket(script), fresh_opaque(script, talk)
-    frame = asked.frame.copy(vbucket=vbucket, opaque=fresh_opaque(script, talk))
-    fresh = put_after(talk, reply, asked.side, frame)
+    conversation, asked, reply = found.conversation, found.asked, found.reply
+    vbucket, named = fresh_vbucket(script), fresh_opaque(script, conversation)
+    frame = asked.frame.copy(vbucket=vbucket, opaque=fresh_opaque(script, conversation))
+    fresh = put_after(conversation, reply, asked.side, frame)
     fields = {"stream_opaque": int.from_bytes(named, "big")}
-    guilty = answer(talk, fresh, reply.frame.copy(opaque=frame.opaque, fields=fields))
+    guilty = answer(conversation, fresh, reply.frame.copy(opaque=frame.opaque, fields=fields))
     because = f"success for vbucket {vbucket} with opaque {named.hex()}, but no stream request for it"
-    return Broken("OPQ-05", "no-request", talk, (guilty, fresh), because)
+    return Broken("OPQ-05", "no-request", conversation, (guilty, fresh), because)
 
 
 FAULTS: tuple[Fault, ...] = (

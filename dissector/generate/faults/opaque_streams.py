@@ -39,9 +39,9 @@ def _other_opaque(variant: str, choose: Callable[[Instance], list[Emission]]) ->
         options = [(each, (instance, each)) for instance in instances(script) for each in choose(instance)]
         instance, guilty = pick(script, options)
         right = guilty.frame.opaque
-        guilty.frame.opaque = fresh_opaque(script, instance.talk)
+        guilty.frame.opaque = fresh_opaque(script, instance.conversation)
         because = f"opaque {guilty.frame.opaque.hex()} for vbucket {instance.vbucket}, whose stream has {right.hex()}"
-        return Broken("OPQ-04", variant, instance.talk, (guilty, instance.request, instance.answer), because)
+        return Broken("OPQ-04", variant, instance.conversation, (guilty, instance.request, instance.answer), because)
 
     return apply
 
@@ -62,12 +62,12 @@ def _markers(instance: Instance) -> list[Emission]:
 
 def _ends(instance: Instance) -> list[Emission]:
     end = instance.finish
-    return [end] if end is not None and _unanswered(instance.talk, end) else []
+    return [end] if end is not None and _unanswered(instance.conversation, end) else []
 
 
-def _unanswered(talk: Conversation, end: Emission) -> bool:
+def _unanswered(conversation: Conversation, end: Emission) -> bool:
     """Tell whether nobody answers a stream end, as some do: the answer would be left without it (OPQ-01)."""
-    answered = {each.frame.opaque for each in talk if untouched(each, "stream_end", response=True)}
+    answered = {each.frame.opaque for each in conversation if untouched(each, "stream_end", response=True)}
     return untouched(end, "stream_end") and end.frame.opaque not in answered
 
 
@@ -82,7 +82,7 @@ def _stale(script: Script) -> Broken:
         f"opaque {guilty.frame.opaque.hex()} of the former stream of vbucket {later.vbucket}; "
         f"since the last response it is {later.request.frame.opaque.hex()}"
     )
-    return Broken("OPQ-04", "stale", later.talk, (guilty, former.request, later.request, later.answer), because)
+    return Broken("OPQ-04", "stale", later.conversation, (guilty, former.request, later.request, later.answer), because)
 
 
 def _other_vbucket(script: Script) -> Broken:
@@ -99,7 +99,7 @@ def _other_vbucket(script: Script) -> Broken:
         f"opaque {guilty.frame.opaque.hex()} with vbucket {guilty.frame.vbucket}; "
         f"it was given for vbucket {instance.vbucket}"
     )
-    return Broken("OPQ-04", "vbucket", instance.talk, (guilty, instance.request, instance.answer), because)
+    return Broken("OPQ-04", "vbucket", instance.conversation, (guilty, instance.request, instance.answer), because)
 
 
 def _ended(found: list[Instance]) -> Iterator[tuple[Instance, Emission]]:
@@ -107,15 +107,15 @@ def _ended(found: list[Instance]) -> Iterator[tuple[Instance, Emission]]:
     for instance in found:
         takeover = instance.asked.get("stream_flags", 0) & TAKEOVER
         end = instance.finish
-        if end is not None and _unanswered(instance.talk, end) and instance.close is None and not takeover:
+        if end is not None and _unanswered(instance.conversation, end) and instance.close is None and not takeover:
             yield instance, end
 
 
 def _end_twice(script: Script) -> Broken:
     instance, end = pick(script, [(end, (instance, end)) for instance, end in _ended(instances(script))])
-    guilty = put_after(instance.talk, end, end.side, end.frame.copy())
+    guilty = put_after(instance.conversation, end, end.side, end.frame.copy())
     because = f"2 stream ends for vbucket {instance.vbucket} and no new stream between"
-    return Broken("OPQ-06", "end", instance.talk, (guilty, end, instance.answer), because)
+    return Broken("OPQ-06", "end", instance.conversation, (guilty, end, instance.answer), because)
 
 
 def _item_behind_end(script: Script) -> Broken:
@@ -125,13 +125,13 @@ def _item_behind_end(script: Script) -> Broken:
         if instance.items and untouched(instance.items[-1], *DOCUMENTS)
     ]
     instance, old = pick(script, options)
-    talk, guilty = instance.talk, instance.items[-1]
-    take_out(talk, old)
+    conversation, guilty = instance.conversation, instance.items[-1]
+    take_out(conversation, old)
     # With the reason OK the snapshot would have to be complete (SNP-06); a state that changes ends it anywhere.
     frame = old.frame.copy(fields={"end_reason": old.frame.fields["end_reason"] or REASON_STATE})
-    end = put(talk, talk.place(guilty), old.side, frame)
+    end = put(conversation, conversation.place(guilty), old.side, frame)
     because = f"seqno {seqno(guilty)} of vbucket {instance.vbucket} comes behind the stream end"
-    return Broken("OPQ-06", "item", talk, (guilty, end, instance.answer), because)
+    return Broken("OPQ-06", "item", conversation, (guilty, end, instance.answer), because)
 
 
 def _second_stream(script: Script) -> Broken:
@@ -145,15 +145,15 @@ def _second_stream(script: Script) -> Broken:
         (each, (instance, each))
         for instance in _latest(instances(script))
         if fits(instance)
-        for each in _behind(instance.talk, instance.items[-1], itself=True)
+        for each in _behind(instance.conversation, instance.items[-1], itself=True)
     ]
     instance, anchor = pick(script, options)
-    asked, guilty = _ask_again(instance, anchor, fresh_opaque(script, instance.talk))
+    asked, guilty = _ask_again(instance, anchor, fresh_opaque(script, instance.conversation))
     because = (
         f"success for vbucket {instance.vbucket} with opaque {asked.frame.opaque.hex()} while the stream with "
         f"opaque {instance.request.frame.opaque.hex()} is live"
     )
-    return Broken("OPQ-07", "", instance.talk, (guilty, asked, instance.request, instance.answer), because)
+    return Broken("OPQ-07", "", instance.conversation, (guilty, asked, instance.request, instance.answer), because)
 
 
 def _shared_opaque(script: Script) -> Broken:
@@ -164,34 +164,36 @@ def _shared_opaque(script: Script) -> Broken:
         for item in instance.items
     ]
     instance, anchor = pick(script, options)
-    talk, vbucket = instance.talk, fresh_vbucket(script)
+    conversation, vbucket = instance.conversation, fresh_vbucket(script)
     # Everything from the beginning: all fields but the end are 0.
     frame = instance.request.frame.copy(vbucket=vbucket, fields={"end_seqno": NO_END, "snap_start_seqno": 0})
-    asked = put_after(talk, anchor, 1 - anchor.side, frame)
+    asked = put_after(conversation, anchor, 1 - anchor.side, frame)
     log = pack_log([(script.chance.randrange(1, 1 << 48), 0)])
-    granted = answer(talk, asked, instance.answer.frame.copy(value=log))
+    granted = answer(conversation, asked, instance.answer.frame.copy(value=log))
     because = f"the live streams of vbuckets {instance.vbucket} and {vbucket} both have {asked.frame.opaque.hex()}"
-    return Broken("OPQ-08", "", talk, (asked, granted, instance.request, instance.answer), because)
+    return Broken("OPQ-08", "", conversation, (asked, granted, instance.request, instance.answer), because)
 
 
 def _closed(found: list[Instance], *, told: bool) -> Iterator[tuple[Instance, Emission, Emission]]:
     """Go through the streams that were closed, with request and good answer; ``told``: a stream end was agreed on."""
     for instance in found:
         close = instance.close
-        if close is None or _ends_on_close(instance.talk) is not told:
+        if close is None or _ends_on_close(instance.conversation) is not told:
             continue
-        for each in _behind(instance.talk, close):
+        for each in _behind(instance.conversation, close):
             if untouched(each, "close_stream", response=True) and each.frame.opaque == close.frame.opaque:
                 if each.frame.status == SUCCESS and each.side == instance.producer:
                     yield instance, close, each
                 break
 
 
-def _ends_on_close(talk: Conversation) -> bool:
-    asked = {each.frame.opaque for each in talk if each.frame.name == "control" and each.frame.key == _END_ON_CLOSE}
+def _ends_on_close(conversation: Conversation) -> bool:
+    asked = {
+        each.frame.opaque for each in conversation if each.frame.name == "control" and each.frame.key == _END_ON_CLOSE
+    }
     return any(
         each.frame.name == "control" and each.frame.response and not each.frame.status and each.frame.opaque in asked
-        for each in talk
+        for each in conversation
     )
 
 
@@ -202,10 +204,10 @@ def _no_end(script: Script) -> Broken:
         if instance.finish is not None
     ]
     instance, close, closed, end = pick(script, options)
-    take_out(instance.talk, end)
+    take_out(instance.conversation, end)
     more = _linger(script, instance, closed)
     because = f"vbucket {instance.vbucket} was closed with success, and no stream end follows though it was agreed on"
-    return Broken("OPQ-09", "no-end", instance.talk, (closed, close, *more), because)
+    return Broken("OPQ-09", "no-end", instance.conversation, (closed, close, *more), because)
 
 
 def _other_reason(script: Script) -> Broken:
@@ -217,7 +219,7 @@ def _other_reason(script: Script) -> Broken:
     instance, close, closed, guilty = pick(script, options)
     guilty.frame.fields["end_reason"] = REASON_STATE
     because = f"vbucket {instance.vbucket} was closed, and its stream ends with reason {REASON_STATE} instead of 1"
-    return Broken("OPQ-09", "reason", instance.talk, (guilty, closed, close), because)
+    return Broken("OPQ-09", "reason", instance.conversation, (guilty, closed, close), because)
 
 
 def _end_uncalled(script: Script) -> Broken:
@@ -228,9 +230,9 @@ def _end_uncalled(script: Script) -> Broken:
     ]
     instance, close, closed = pick(script, options)
     frame = instance.request.frame.copy(name="stream_end", fields={"end_reason": REASON_CLOSED}, value=b"")
-    guilty = put_after(instance.talk, closed, closed.side, frame)
+    guilty = put_after(instance.conversation, closed, closed.side, frame)
     because = f"a stream end behind the close of vbucket {instance.vbucket}, which was not agreed on"
-    return Broken("OPQ-09", "uncalled", instance.talk, (guilty, closed, close), because)
+    return Broken("OPQ-09", "uncalled", instance.conversation, (guilty, closed, close), because)
 
 
 def _data_behind_close(script: Script) -> Broken:
@@ -240,11 +242,11 @@ def _data_behind_close(script: Script) -> Broken:
         if instance.items and untouched(instance.items[-1], *DOCUMENTS)
     ]
     instance, close, closed = pick(script, options)
-    talk, old = instance.talk, instance.items[-1]
-    take_out(talk, old)
-    guilty = put_after(talk, closed, old.side, old.frame)
+    conversation, old = instance.conversation, instance.items[-1]
+    take_out(conversation, old)
+    guilty = put_after(conversation, closed, old.side, old.frame)
     because = f"seqno {seqno(guilty)} of vbucket {instance.vbucket} comes behind the response to its close"
-    return Broken("OPQ-09", "data", talk, (guilty, closed, close), because)
+    return Broken("OPQ-09", "data", conversation, (guilty, closed, close), because)
 
 
 def _no_end_reached(script: Script) -> Broken:
@@ -255,11 +257,11 @@ def _no_end_reached(script: Script) -> Broken:
         if reached and instance.items:
             options.append((instance.items[-1], (instance, end)))
     instance, end = pick(script, options)
-    take_out(instance.talk, end)
+    take_out(instance.conversation, end)
     last = instance.items[-1]
     more = _linger(script, instance, last)
     because = f"seqno {seqno(last)} reaches end seqno {instance.asked['end_seqno']}, and no stream end follows"
-    return Broken("OPQ-10", "", instance.talk, (last, instance.request, *more), because)
+    return Broken("OPQ-10", "", instance.conversation, (last, instance.request, *more), because)
 
 
 def _opaque_again(script: Script) -> Broken:
@@ -269,46 +271,46 @@ def _opaque_again(script: Script) -> Broken:
         (each, (instance, each))
         for instance, end in ended
         if instance.items and instance.snapshots[-1].ranged
-        for each in _behind(instance.talk, end, itself=True)
+        for each in _behind(instance.conversation, end, itself=True)
     ]
     instance, anchor = pick(script, options)
     asked, granted = _ask_again(instance, anchor, instance.request.frame.opaque)
     because = f"both streams of vbucket {instance.vbucket}, one after the other, have {asked.frame.opaque.hex()}"
-    return Broken("OPQ-12", "", instance.talk, (asked, granted, instance.request, instance.answer), because)
+    return Broken("OPQ-12", "", instance.conversation, (asked, granted, instance.request, instance.answer), because)
 
 
 def _ask_again(instance: Instance, anchor: Emission, opaque: bytes) -> tuple[Emission, Emission]:
     """Ask for the vbucket from where the stream has come to, and grant it; nothing else follows."""
-    talk, snapshot = instance.talk, instance.snapshots[-1]
+    conversation, snapshot = instance.conversation, instance.snapshots[-1]
     last = seqno(instance.items[-1])
     low, high = (last, last) if snapshot.whole else (snapshot.start, snapshot.end)
     uuid = int.from_bytes(instance.answer.frame.value[:8], "big")
     fields = {"start_seqno": last, "end_seqno": NO_END, "vbucket_uuid": uuid}
     fields |= {"snap_start_seqno": low, "snap_end_seqno": high}
     frame = instance.request.frame.copy(fields=fields, opaque=opaque)
-    asked = put_after(talk, anchor, 1 - instance.producer, frame)
-    return asked, answer(talk, asked, instance.answer.frame.copy(opaque=opaque))
+    asked = put_after(conversation, anchor, 1 - instance.producer, frame)
+    return asked, answer(conversation, asked, instance.answer.frame.copy(opaque=opaque))
 
 
 def _linger(script: Script, instance: Instance, last: Emission) -> tuple[Emission, ...]:
     """Let the conversation go on long enough that a missing message is missed; return what was added for that."""
-    talk = instance.talk
-    if sum(each.pause_ns for each in _behind(talk, last)) >= _LINGER:
+    conversation = instance.conversation
+    if sum(each.pause_ns for each in _behind(conversation, last)) >= _LINGER:
         return ()
-    opaque = fresh_opaque(script, talk)
+    opaque = fresh_opaque(script, conversation)
     side = 1 - instance.producer
     frame = instance.request.frame.copy(name="get_failover_log", opaque=opaque, fields={}, value=b"", framing=None)
-    asked = put(talk, len(talk.emissions), side, frame, pause_ns=_LINGER)
+    asked = put(conversation, len(conversation.emissions), side, frame, pause_ns=_LINGER)
     told = frame.copy(response=True, vbucket=0, value=instance.answer.frame.value)
-    return asked, put(talk, len(talk.emissions), instance.producer, told)
+    return asked, put(conversation, len(conversation.emissions), instance.producer, told)
 
 
-def _behind(talk: Conversation, emission: Emission, *, itself: bool = False) -> list[Emission]:
-    return talk.emissions[talk.place(emission) + (not itself) :]
+def _behind(conversation: Conversation, emission: Emission, *, itself: bool = False) -> list[Emission]:
+    return conversation.emissions[conversation.place(emission) + (not itself) :]
 
 
 def _place(instance: Instance) -> tuple[int, int, int | None]:
-    return id(instance.talk), instance.vbucket, instance.request.frame.stream_id
+    return id(instance.conversation), instance.vbucket, instance.request.frame.stream_id
 
 
 def _latest(found: list[Instance]) -> list[Instance]:

@@ -46,7 +46,7 @@ def _backwards(script: Script) -> Broken:
     instance, older, newer = stream_finder.pick(script, pairs())
     older.frame, newer.frame = newer.frame, older.frame
     because = f"seqno {stream_finder.seqno(newer)} comes behind seqno {stream_finder.seqno(older)}"
-    return Broken("SEQ-01", "backwards", instance.talk, (newer, older), because)
+    return Broken("SEQ-01", "backwards", instance.conversation, (newer, older), because)
 
 
 def _repeated(script: Script) -> Broken:
@@ -61,9 +61,9 @@ def _repeated(script: Script) -> Broken:
         ),
     )
     instance = found.instance
-    again = edits.put_after(instance.talk, event, instance.producer, event.frame.copy())
+    again = edits.put_after(instance.conversation, event, instance.producer, event.frame.copy())
     because = f"seqno {stream_finder.seqno(event)} comes twice"
-    return Broken("SEQ-01", "repeated", instance.talk, (again, event), because)
+    return Broken("SEQ-01", "repeated", instance.conversation, (again, event), because)
 
 
 def _not_after_start(script: Script) -> Broken:
@@ -83,7 +83,7 @@ def _not_after_start(script: Script) -> Broken:
     uuid = int.from_bytes(instance.answer.frame.value[:_UUID_BYTES], "big")
     instance.asked.update(start_seqno=first, snap_end_seqno=first, vbucket_uuid=uuid)
     because = f"the request starts behind seqno {first}, and the first seqno is {first}"
-    return Broken("SEQ-02", "", instance.talk, (found.items[0], instance.request), because)
+    return Broken("SEQ-02", "", instance.conversation, (found.items[0], instance.request), because)
 
 
 def _finite(script: Script) -> Iterator[Instance]:
@@ -102,7 +102,7 @@ def _over_early(script: Script) -> Broken:
     last = stream_finder.seqno(instance.items[-1])
     instance.asked["end_seqno"] = last + _MUCH_LATER
     because = f"the stream ends without trouble at seqno {last}, and the request wants {last + _MUCH_LATER}"
-    return Broken("SEQ-03", "early", instance.talk, (finish, instance.items[-1], instance.request), because)
+    return Broken("SEQ-03", "early", instance.conversation, (finish, instance.items[-1], instance.request), because)
 
 
 def _beyond_end(script: Script) -> Broken:
@@ -122,7 +122,7 @@ def _beyond_end(script: Script) -> Broken:
     instance.asked["end_seqno"] = end
     start = marker.frame.fields["snap_start_seqno"]
     because = f"a snapshot starts at {start}, and the request wants nothing behind {end}"
-    return Broken("SEQ-03", "beyond", instance.talk, (marker, instance.request, found.marker), because)
+    return Broken("SEQ-03", "beyond", instance.conversation, (marker, instance.request, found.marker), because)
 
 
 def _zero(script: Script) -> Broken:
@@ -138,7 +138,7 @@ def _zero(script: Script) -> Broken:
         ),
     )
     found.items[0].frame.seqno = 0
-    return Broken("SEQ-07", "zero", found.instance.talk, (found.items[0],), "the seqno is 0")
+    return Broken("SEQ-07", "zero", found.instance.conversation, (found.items[0],), "the seqno is 0")
 
 
 def _huge(script: Script) -> Broken:
@@ -147,7 +147,7 @@ def _huge(script: Script) -> Broken:
     wrong = _LIMIT + found.end
     _stretch(found, wrong)
     because = f"the seqno {wrong} is not below 2^48"
-    return Broken("SEQ-07", "huge", found.instance.talk, (found.items[-1], found.marker), because)
+    return Broken("SEQ-07", "huge", found.instance.conversation, (found.items[-1], found.marker), because)
 
 
 def _thin(script: Script) -> Broken:
@@ -164,7 +164,7 @@ def _thin(script: Script) -> Broken:
     span = max(_THIN_SPAN, int(count / _THIN))
     _stretch(found, found.start + span - 1)
     because = f"{count} of the {span} seqnos from {found.start} to {found.end} came, and more than half before"
-    return Broken("SEQ-12", "", found.instance.talk, (found.marker, found.items[-1]), because)
+    return Broken("SEQ-12", "", found.instance.conversation, (found.marker, found.items[-1]), because)
 
 
 def _dense(snapshot: Snapshot) -> bool:
@@ -192,7 +192,7 @@ def _advanced_again(script: Script) -> Broken:
     found = stream_finder.pick(script, ((each.items[-1], each) for each in _ordinary(script) if each.whole))
     advance = _advance(found, found.end)
     because = f"seqno {found.end} is advanced to, and was there already"
-    return Broken("SEQ-11", "again", found.instance.talk, (advance, found.items[-1]), because)
+    return Broken("SEQ-11", "again", found.instance.conversation, (advance, found.items[-1]), because)
 
 
 def _advanced_beyond(script: Script) -> Broken:
@@ -208,7 +208,7 @@ def _advanced_beyond(script: Script) -> Broken:
     wrong = found.end + _BEYOND
     advance = _advance(found, wrong)
     because = f"seqno {wrong} is advanced to in a snapshot that ends at {found.end}"
-    return Broken("SEQ-11", "beyond", found.instance.talk, (advance, found.marker), because)
+    return Broken("SEQ-11", "beyond", found.instance.conversation, (advance, found.marker), because)
 
 
 def _advanced_early(script: Script) -> Broken:
@@ -227,7 +227,7 @@ def _advanced_early(script: Script) -> Broken:
     seqno = stream_finder.seqno(item)
     item.frame = _advanced(item, seqno)
     because = f"seqno {stream_finder.seqno(behind)} comes in the snapshot that seqno {seqno} was advanced to the end of"
-    return Broken("SEQ-11", "early", instance.talk, (item, behind), because)
+    return Broken("SEQ-11", "early", instance.conversation, (item, behind), because)
 
 
 def _ordinary(script: Script) -> Iterator[Snapshot]:
@@ -236,13 +236,13 @@ def _ordinary(script: Script) -> Iterator[Snapshot]:
     for each in with_room(script):
         fits = not each.historical and not each.flags & ACK and "max_visible_seqno" not in each.marker.frame.fields
         # Two seqnos advanced in one snapshot would be one fault more.
-        if fits and id(each.instance.talk) in knowing and each.items[-1].frame.name in stream_finder.DOCUMENTS:
+        if fits and id(each.instance.conversation) in knowing and each.items[-1].frame.name in stream_finder.DOCUMENTS:
             yield each
 
 
 def _advance(snapshot: Snapshot, seqno: int) -> Emission:
     last, instance = snapshot.items[-1], snapshot.instance
-    return edits.put_after(instance.talk, last, instance.producer, _advanced(last, seqno))
+    return edits.put_after(instance.conversation, last, instance.producer, _advanced(last, seqno))
 
 
 def _advanced(like: Emission, seqno: int) -> Frame:

@@ -134,9 +134,9 @@ def _acknowledged_less(script: Script) -> Broken:
     )
     before = last.frame.fields["prepared_seqno"]
     frame = last.frame.copy(fields={"prepared_seqno": before - 1})
-    less = edits.put_after(instance.talk, last, last.side, frame)
+    less = edits.put_after(instance.conversation, last, last.side, frame)
     because = f"seqno {before - 1} is acknowledged, and {before} was before"
-    return Broken("SEQ-10", "backwards", instance.talk, (less, last), because)
+    return Broken("SEQ-10", "backwards", instance.conversation, (less, last), because)
 
 
 def _acknowledged_more(script: Script) -> Broken:
@@ -144,7 +144,7 @@ def _acknowledged_more(script: Script) -> Broken:
 
     def options() -> Iterator[tuple[Emission, tuple[Snapshot, Emission, int]]]:
         for instance in stream_finder.instances(script):
-            places = {id(each): at for at, each in enumerate(instance.talk)}
+            places = {id(each): at for at, each in enumerate(instance.conversation)}
             for at, each in enumerate(instance.acknowledged):
                 sent = [part for part in instance.snapshots if places[id(part.marker)] < places[id(each)]]
                 # What is acknowledged next, so that it does not go backwards then; the end of a snapshot is allowed.
@@ -157,11 +157,11 @@ def _acknowledged_more(script: Script) -> Broken:
     found, ack, wrong = stream_finder.pick(script, options())
     ack.frame.fields["prepared_seqno"] = wrong
     because = f"seqno {wrong} is acknowledged, and the snapshots announced so far end at {found.end}"
-    return Broken("SEQ-10", "ahead", found.instance.talk, (ack, found.marker), because)
+    return Broken("SEQ-10", "ahead", found.instance.conversation, (ack, found.marker), because)
 
 
 def _broken(rule: str, variant: str, write: _Write, because: str, *emissions: Emission) -> Broken:
-    return Broken(rule, variant, write.completed.instance.talk, emissions, because)
+    return Broken(rule, variant, write.completed.instance.conversation, emissions, because)
 
 
 def _named(item: Emission) -> str:

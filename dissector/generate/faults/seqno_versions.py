@@ -28,7 +28,7 @@ _DAYS_AHEAD = 30
 _REVISED_BEFORE = 4  #: a revision that there is room below of
 
 
-def _versions(script: Script, talks: Collection[int]) -> tuple[Instance, Emission, Emission]:
+def _versions(script: Script, conversations: Collection[int]) -> tuple[Instance, Emission, Emission]:
     """Make two versions of one document: give an item the key of one in an earlier snapshot of its stream.
 
     Neither document may be anywhere else: its other versions would be in the wrong order too.
@@ -41,7 +41,7 @@ def _versions(script: Script, talks: Collection[int]) -> tuple[Instance, Emissio
 
     def pairs() -> Iterator[tuple[Emission, tuple[Instance, Emission, Emission]]]:
         for instance in stream_finder.instances(script):
-            if id(instance.talk) not in talks:
+            if id(instance.conversation) not in conversations:
                 continue
             # Only behind ordinary snapshots: in others the order of arrival says nothing.
             parts = [each for each in instance.snapshots if not each.out_of_order]
@@ -59,8 +59,8 @@ def _versions(script: Script, talks: Collection[int]) -> tuple[Instance, Emissio
 
 def _revised(script: Script, variant: str) -> Broken:
     """Let a newer version have a revision that is not higher (SEQ-04); the draft says nothing of revisions."""
-    talks = {id(talk) for talk, each in script.all() if each.frame.dialect is not Dialect.DRAFT}
-    instance, older, newer = _versions(script, talks)
+    conversations = {id(conversation) for conversation, each in script.all() if each.frame.dialect is not Dialect.DRAFT}
+    instance, older, newer = _versions(script, conversations)
     if variant == "backwards":
         older.frame.fields["rev_seqno"] = _REVISED_BEFORE
     before = older.frame.fields["rev_seqno"]
@@ -69,7 +69,7 @@ def _revised(script: Script, variant: str) -> Broken:
         f"{_named(newer)} has revision {newer.frame.fields['rev_seqno']} at seqno {stream_finder.seqno(newer)}"
         f" and {before} at seqno {stream_finder.seqno(older)}"
     )
-    return Broken("SEQ-04", variant, instance.talk, (newer, older), because)
+    return Broken("SEQ-04", variant, instance.conversation, (newer, older), because)
 
 
 def _revision_backwards(script: Script) -> Broken:
@@ -88,7 +88,7 @@ def _cas(script: Script, variant: str) -> Broken:
         f"{_named(newer)} has CAS {newer.frame.cas:#x} at seqno {stream_finder.seqno(newer)}"
         f" and {older.frame.cas:#x} at seqno {stream_finder.seqno(older)}"
     )
-    return Broken("SEQ-05", variant, instance.talk, (newer, older), because)
+    return Broken("SEQ-05", variant, instance.conversation, (newer, older), because)
 
 
 def _cas_backwards(script: Script) -> Broken:
@@ -111,14 +111,14 @@ def _odd_cas(script: Script, variant: str, cas: int, why: str) -> Broken:
         (
             (item, (each, item))
             for each in stream_finder.instances(script)
-            if id(each.talk) in recent  # before, a CAS was just a number
+            if id(each.conversation) in recent  # before, a CAS was just a number
             for item in each.items
             if item.frame.name == "mutation" and id(item) in unshared
             if len(histories[item.frame.vbucket, item.frame.key]) == 1
         ),
     )
     item.frame.cas = cas
-    return Broken("SEQ-06", variant, instance.talk, (item,), f"the CAS {cas:#x} of {_named(item)} {why}")
+    return Broken("SEQ-06", variant, instance.conversation, (item,), f"the CAS {cas:#x} of {_named(item)} {why}")
 
 
 def _no_cas(script: Script) -> Broken:

@@ -36,7 +36,7 @@ def _unannounced(script: Script, variant: str, fits: Callable[[Snapshot], bool])
     marker.frame, item.frame = item.frame, marker.frame
     seqno, vbucket = stream_finder.seqno(marker), found.instance.vbucket
     because = f"seqno {seqno} of vbucket {vbucket} comes before any snapshot is announced"
-    return Broken("SNP-01", variant, found.instance.talk, (marker, item), because)
+    return Broken("SNP-01", variant, found.instance.conversation, (marker, item), because)
 
 
 def _item_first(script: Script) -> Broken:
@@ -57,15 +57,15 @@ def _never_closed(script: Script) -> Broken:
             if _early(each) and each.items and each.following is None and _over(each) is not None
         ),
     )
-    talk, finish = found.instance.talk, _over(found)
+    conversation, finish = found.instance.conversation, _over(found)
     answer = _answer(found.marker, found)
     if answer is not None:
-        edits.take_out(talk, answer)
-    edits.take_out(talk, found.marker)
+        edits.take_out(conversation, answer)
+    edits.take_out(conversation, found.marker)
     numbers = found.seqnos
     because = f"no marker closes the seqnos {numbers[0]} to {numbers[-1]} before the stream is over"
     proof = () if finish is None else (finish,)
-    return Broken("SNP-01", "never-closed", talk, (found.items[0], *found.items[1:], *proof), because)
+    return Broken("SNP-01", "never-closed", conversation, (found.items[0], *found.items[1:], *proof), because)
 
 
 def _below(script: Script) -> Broken:
@@ -82,7 +82,7 @@ def _below(script: Script) -> Broken:
     first, second = found.seqnos[:2]
     found.marker.frame.fields["snap_start_seqno"] = second
     because = f"seqno {first} is below the snapshot's start {second}"
-    return Broken("SNP-02", "below", found.instance.talk, (found.items[0], found.marker), because)
+    return Broken("SNP-02", "below", found.instance.conversation, (found.items[0], found.marker), because)
 
 
 def _above(script: Script) -> Broken:
@@ -105,7 +105,7 @@ def _above(script: Script) -> Broken:
     if fields.get("max_visible_seqno", 0) > end:
         fields["max_visible_seqno"] = end
     because = f"seqno {last} is above the snapshot's end {end}"
-    return Broken("SNP-02", "above", found.instance.talk, (found.items[-1], found.marker), because)
+    return Broken("SNP-02", "above", found.instance.conversation, (found.items[-1], found.marker), because)
 
 
 def _inverted(script: Script) -> Broken:
@@ -118,9 +118,11 @@ def _inverted(script: Script) -> Broken:
     fields = {**found.marker.frame.fields, "snap_start_seqno": found.end + 1}
     fields["snapshot_type"] &= ~(ACK | CHECKPOINT)
     instance = found.instance
-    marker = edits.put_after(instance.talk, found.items[-1], instance.producer, found.marker.frame.copy(fields=fields))
+    marker = edits.put_after(
+        instance.conversation, found.items[-1], instance.producer, found.marker.frame.copy(fields=fields)
+    )
     because = f"the snapshot starts at {found.end + 1} and ends at {found.end}"
-    return Broken("SNP-03", "", instance.talk, (marker,), because)
+    return Broken("SNP-03", "", instance.conversation, (marker,), because)
 
 
 def _overlap(script: Script, variant: str) -> Broken:
@@ -133,13 +135,13 @@ def _overlap(script: Script, variant: str) -> Broken:
             for each in stream_finder.ranges(script)
             if (before := each.former) is not None and before.items and not each.historical and not before.historical
             if variant == "at-end" or stream_finder.seqno(before.items[0]) < before.end
-            if id(each.instance.talk) in recent
+            if id(each.instance.conversation) in recent
         ),
     )
     start = before.end if variant == "at-end" else stream_finder.seqno(before.items[0])
     found.marker.frame.fields["snap_start_seqno"] = start
     because = f"the snapshot starts at {start}, and the one before it ended at {before.end}"
-    return Broken("SNP-04", variant, found.instance.talk, (found.marker, before.marker), because)
+    return Broken("SNP-04", variant, found.instance.conversation, (found.marker, before.marker), because)
 
 
 def _at_end(script: Script) -> Broken:
@@ -175,7 +177,7 @@ def _repeated_key(script: Script, variant: str, fits: Callable[[Snapshot], bool]
     because = (
         f"key {key!r} has seqno {stream_finder.seqno(older)} and seqno {stream_finder.seqno(newer)} in one snapshot"
     )
-    return Broken("SNP-05", variant, snapshot.instance.talk, (newer, older), because)
+    return Broken("SNP-05", variant, snapshot.instance.conversation, (newer, older), because)
 
 
 def _key_twice(script: Script) -> Broken:
@@ -216,10 +218,10 @@ def _incomplete(script: Script, variant: str) -> Broken:
                 yield each.items[-1], (each, proof)
 
     found, proof = stream_finder.pick(script, options())
-    edits.take_out(found.instance.talk, found.items[-1])
+    edits.take_out(found.instance.conversation, found.items[-1])
     last = found.seqnos[-2]
     because = f"the snapshot ends at {found.end}, and the last seqno that came of it is {last}"
-    return Broken("SNP-06", variant, found.instance.talk, (proof, found.marker, found.items[-2]), because)
+    return Broken("SNP-06", variant, found.instance.conversation, (proof, found.marker, found.items[-2]), because)
 
 
 def _incomplete_before_marker(script: Script) -> Broken:
@@ -255,7 +257,7 @@ def _first_start(script: Script, variant: str) -> Broken:
         f"the first snapshot starts at {start}, and the request says {instance.asked['snap_start_seqno']}"
         f" with start {instance.asked['start_seqno']}"
     )
-    return Broken("SNP-07", variant, instance.talk, (found.marker, instance.request), because)
+    return Broken("SNP-07", variant, instance.conversation, (found.marker, instance.request), because)
 
 
 def _first_below(script: Script) -> Broken:
@@ -281,8 +283,8 @@ def _over(snapshot: Snapshot) -> Emission | None:
 
 def _answer(asked: Emission, snapshot: Snapshot) -> Emission | None:
     """Return the success that an early consumer answers a marker with."""
-    talk = snapshot.instance.talk
-    behind = talk.emissions[talk.place(asked) + 1 :]
+    conversation = snapshot.instance.conversation
+    behind = conversation.emissions[conversation.place(asked) + 1 :]
     return next((each for each in behind if each in snapshot.instance.confirmed), None)
 
 

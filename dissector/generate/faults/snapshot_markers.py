@@ -32,7 +32,7 @@ def _retyped(
     wrong = flags(found.flags)
     found.marker.frame.fields["snapshot_type"] = wrong
     because = f"the marker's flags are {wrong:#x}: {why}"
-    return Broken("SNP-08", variant, found.instance.talk, (found.marker,), because)
+    return Broken("SNP-08", variant, found.instance.conversation, (found.marker,), because)
 
 
 def _both(script: Script) -> Broken:
@@ -56,13 +56,13 @@ def _duplicates_without_history(script: Script) -> Broken:
 
 def _unasked_history(script: Script) -> Broken:
     unasked = {
-        id(talk)
-        for talk in script.conversations
-        if not any(each.frame.name == "control" and each.frame.key == b"change_streams" for each in talk)
+        id(conversation)
+        for conversation in script.conversations
+        if not any(each.frame.name == "control" and each.frame.key == b"change_streams" for each in conversation)
     }
 
     def fits(each: Snapshot) -> bool:
-        return id(each.instance.talk) in unasked and not each.historical
+        return id(each.instance.conversation) in unasked and not each.historical
 
     why = "history, and nobody asked for change streams"
     return _retyped(script, "history", fits, lambda flags: flags | HISTORY, why)
@@ -81,9 +81,9 @@ def _unasked_confirmation(script: Script) -> Broken:
     instance, frame = found.instance, found.marker.frame
     frame.fields["snapshot_type"] |= ACK
     confirmation = Frame(frame.dialect, frame.name, response=True, opaque=frame.opaque)
-    answer = edits.answer(instance.talk, found.items[-1], confirmation)
+    answer = edits.answer(instance.conversation, found.items[-1], confirmation)
     because = f"the marker's flags are {found.flags:#x}: to be confirmed, and the stream is no takeover"
-    return Broken("SNP-08", "confirmation", instance.talk, (found.marker, instance.request, answer), because)
+    return Broken("SNP-08", "confirmation", instance.conversation, (found.marker, instance.request, answer), because)
 
 
 def _invisible(script: Script) -> Broken:
@@ -108,16 +108,16 @@ def _behind_end(found: Snapshot, name: str, variant: str) -> Broken:
     wrong = found.end + _TOO_FAR
     found.marker.frame.fields[name] = wrong
     because = f"{name} is {wrong}, and the snapshot ends at {found.end}"
-    return Broken("SNP-09", variant, found.instance.talk, (found.marker,), because)
+    return Broken("SNP-09", variant, found.instance.conversation, (found.marker,), because)
 
 
 def _latest_form(script: Script) -> Snapshot:
     """Agree upon markers of the form V2.2 where V2.0 was good enough; return a disk snapshot."""
     found = stream_finder.pick(script, ((each.marker, each) for each in _from_disk(script)))
-    talk = found.instance.talk
-    if not any(each.frame.key == b"max_marker_version" for each in talk):
-        agree(script, talk, "max_marker_version", "2.2")
-        for each in talk:
+    conversation = found.instance.conversation
+    if not any(each.frame.key == b"max_marker_version" for each in conversation):
+        agree(script, conversation, "max_marker_version", "2.2")
+        for each in conversation:
             if _COMPLETED in each.frame.fields:
                 each.frame.fields |= {"purge_seqno": 0, "high_prepared_seqno": 0}
     return found
@@ -130,7 +130,7 @@ def _nothing_completed(script: Script) -> Broken:
     frame = found.marker.frame
     frame.fields = {name: frame.fields[name] for name in kept}
     because = "a disk marker of sync replication has no high completed seqno"
-    return Broken("SNP-09", "no-completed", found.instance.talk, (found.marker,), because)
+    return Broken("SNP-09", "no-completed", found.instance.conversation, (found.marker,), because)
 
 
 def _completed_backwards(script: Script) -> Broken:
@@ -147,7 +147,7 @@ def _completed_backwards(script: Script) -> Broken:
     marker = split(found, len(found.items) - 1)
     marker.frame.fields[_COMPLETED] = completed - 1
     because = f"the high completed seqno is {completed - 1}, and was {completed} before"
-    return Broken("SNP-09", "completed-backwards", found.instance.talk, (marker, found.marker), because)
+    return Broken("SNP-09", "completed-backwards", found.instance.conversation, (marker, found.marker), because)
 
 
 def _confirmations(script: Script) -> Iterator[tuple[Snapshot, Emission]]:
@@ -167,17 +167,17 @@ def _unconfirmed(script: Script) -> Broken:
             if answer is each.instance.confirmed[-1]
         ),
     )
-    edits.take_out(found.instance.talk, answer)
+    edits.take_out(found.instance.conversation, answer)
     because = f"the snapshot {found.start} to {found.end} is to be confirmed, and nobody does"
-    return Broken("SNP-10", "missing", found.instance.talk, (found.marker, found.items[-1]), because)
+    return Broken("SNP-10", "missing", found.instance.conversation, (found.marker, found.items[-1]), because)
 
 
 def _confirmed_twice(script: Script) -> Broken:
     """Confirm a snapshot twice (SNP-10)."""
     found, answer = stream_finder.pick(script, ((answer, (each, answer)) for each, answer in _confirmations(script)))
-    again = edits.put_after(found.instance.talk, answer, answer.side, answer.frame.copy())
+    again = edits.put_after(found.instance.conversation, answer, answer.side, answer.frame.copy())
     because = f"the snapshot {found.start} to {found.end} is confirmed twice"
-    return Broken("SNP-10", "twice", found.instance.talk, (again, answer, found.marker), because)
+    return Broken("SNP-10", "twice", found.instance.conversation, (again, answer, found.marker), because)
 
 
 def _confirmed_early(script: Script) -> Broken:
@@ -186,11 +186,11 @@ def _confirmed_early(script: Script) -> Broken:
         script,
         ((each.items[-1], (each, answer)) for each, answer in _confirmations(script) if len(each.items) > 1),
     )
-    talk = found.instance.talk
-    edits.take_out(talk, answer)
-    early = edits.put_before(talk, found.items[-1], answer.side, answer.frame)
+    conversation = found.instance.conversation
+    edits.take_out(conversation, answer)
+    early = edits.put_before(conversation, found.items[-1], answer.side, answer.frame)
     because = f"the snapshot {found.start} to {found.end} is confirmed before seqno {found.end} is sent"
-    return Broken("SNP-10", "early", talk, (early, found.marker, found.items[-1]), because)
+    return Broken("SNP-10", "early", conversation, (early, found.marker, found.items[-1]), because)
 
 
 def _empty(script: Script) -> Broken:
@@ -208,11 +208,11 @@ def _empty(script: Script) -> Broken:
                 yield each.marker, (each, behind)
 
     found, behind = stream_finder.pick(script, options())
-    talk = found.instance.talk
+    conversation = found.instance.conversation
     for item in found.items:
-        edits.take_out(talk, item)
+        edits.take_out(conversation, item)
     because = f"nothing comes of the snapshot {found.start} to {found.end}"
-    return Broken("SNP-12", "", talk, (found.marker, behind.marker), because)
+    return Broken("SNP-12", "", conversation, (found.marker, behind.marker), because)
 
 
 def _to_memory(script: Script) -> Broken:
@@ -223,7 +223,7 @@ def _to_memory(script: Script) -> Broken:
         (
             (each.marker, (each, before))
             for each in stream_finder.ranges(script)
-            if each.in_memory and each.flags & CHECKPOINT and id(each.instance.talk) in recent
+            if each.in_memory and each.flags & CHECKPOINT and id(each.instance.conversation) in recent
             if (before := each.former) is not None and before.flags & (MEMORY | DISK) == DISK
         ),
     )
@@ -242,7 +242,7 @@ def _to_disk(script: Script) -> Broken:
             if each.in_memory and len(each.items) > 1 and not each.historical and not each.flags & ACK
             # A disk marker of sync replication says what was completed (SNP-09).
             if each.whole and _VISIBLE not in each.marker.frame.fields
-            if id(each.instance.talk) in recent and each.end <= each.instance.asked["end_seqno"]
+            if id(each.instance.conversation) in recent and each.end <= each.instance.asked["end_seqno"]
         ),
     )
     behind = found.following
@@ -256,7 +256,7 @@ def _to_disk(script: Script) -> Broken:
 def _unmarked(variant: str, found: Snapshot, marker: Emission, before: Emission) -> Broken:
     here, there = (each.frame.fields["snapshot_type"] for each in (marker, before))
     because = f"the marker's flags are {here:#x} behind {there:#x}: no checkpoint begins"
-    return Broken("SNP-13", variant, found.instance.talk, (marker, before), because)
+    return Broken("SNP-13", variant, found.instance.conversation, (marker, before), because)
 
 
 def _inner(each: Snapshot) -> bool:

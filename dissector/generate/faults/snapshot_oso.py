@@ -38,18 +38,18 @@ def _started_twice(script: Script, rule: str, name: str) -> Broken:
         ),
     )
     instance = found.instance
-    again = edits.put_before(instance.talk, item, instance.producer, found.marker.frame.copy())
+    again = edits.put_before(instance.conversation, item, instance.producer, found.marker.frame.copy())
     because = f"another snapshot starts before seqno {stream_finder.seqno(item)}, and the last one has not ended"
-    return Broken(rule, "start-twice", instance.talk, (again, found.marker), because)
+    return Broken(rule, "start-twice", instance.conversation, (again, found.marker), because)
 
 
 def _ended_twice(script: Script, rule: str, name: str) -> Broken:
     """End a snapshot twice."""
     found, closing = stream_finder.pick(script, ((end, (each, end)) for each, end in _brackets(script, name)))
     instance = found.instance
-    again = edits.put_after(instance.talk, closing, instance.producer, closing.frame.copy())
+    again = edits.put_after(instance.conversation, closing, instance.producer, closing.frame.copy())
     because = f"the snapshot of vbucket {instance.vbucket} ends twice"
-    return Broken(rule, "end-twice", instance.talk, (again, closing), because)
+    return Broken(rule, "end-twice", instance.conversation, (again, closing), because)
 
 
 def _oso_started_twice(script: Script) -> Broken:
@@ -79,9 +79,9 @@ def _marker_inside(script: Script) -> Broken:
         vbucket=last.frame.vbucket,
         framing=last.frame.framing,
     )
-    marker = edits.put_before(instance.talk, last, instance.producer, frame)
+    marker = edits.put_before(instance.conversation, last, instance.producer, frame)
     because = f"a marker {start} to {end} comes inside an out-of-order snapshot"
-    return Broken("SNP-11", "marker-inside", instance.talk, (marker, found.marker), because)
+    return Broken("SNP-11", "marker-inside", instance.conversation, (marker, found.marker), because)
 
 
 def _over_inside(script: Script) -> Broken:
@@ -96,16 +96,16 @@ def _over_inside(script: Script) -> Broken:
     )
     instance = found.instance
     for each in _behind(instance, closing):
-        edits.take_out(instance.talk, each)
+        edits.take_out(instance.conversation, each)
     closing.frame = closing.frame.copy(name="stream_end", fields={"end_reason": REASON_STATE})
     because = f"the stream of vbucket {instance.vbucket} ends inside an out-of-order snapshot"
-    return Broken("SNP-11", "over-inside", instance.talk, (closing, found.marker), because)
+    return Broken("SNP-11", "over-inside", instance.conversation, (closing, found.marker), because)
 
 
 def _behind(instance: Instance, emission: Emission) -> list[Emission]:
     """Return what is said of a stream behind a message, by either side."""
-    talk, opaque = instance.talk, instance.request.frame.opaque
-    return [each for each in talk.emissions[talk.place(emission) + 1 :] if each.frame.opaque == opaque]
+    conversation, opaque = instance.conversation, instance.request.frame.opaque
+    return [each for each in conversation.emissions[conversation.place(emission) + 1 :] if each.frame.opaque == opaque]
 
 
 def _draft_started_twice(script: Script) -> Broken:
@@ -125,7 +125,7 @@ def _draft_item_outside(script: Script) -> Broken:
     last = found.items[-1]
     last.frame, closing.frame = closing.frame, last.frame
     because = f"seqno {stream_finder.seqno(closing)} comes behind the end of its snapshot"
-    return Broken("SNP-14", "item-outside", found.instance.talk, (closing, last), because)
+    return Broken("SNP-14", "item-outside", found.instance.conversation, (closing, last), because)
 
 
 BRACKET_FAULTS: tuple[Fault, ...] = (

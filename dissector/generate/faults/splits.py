@@ -24,13 +24,13 @@ _ONE_MORE = 100  #: bytes; no message that faults add without a document is larg
 def with_room(script: Script) -> Iterator[Snapshot]:
     """Go through the ordinary snapshots of connections whose window has room for one message more (FLC-02)."""
     full = {
-        id(talk)
-        for talk in script.conversations
-        for row in window_sums.balances(talk)
+        id(conversation)
+        for conversation in script.conversations
+        for row in window_sums.balances(conversation)
         if row.window and row.emission.frame.flow_bytes and row.outstanding + _ONE_MORE >= row.window
     }
     for each in stream_finder.ranges(script):
-        if id(each.instance.talk) not in full:
+        if id(each.instance.conversation) not in full:
             yield each
 
 
@@ -42,14 +42,14 @@ def split(snapshot: Snapshot, at: int) -> Emission:
     frame.fields["snap_end_seqno"] = end
     if frame.fields.get("max_visible_seqno", 0) > end:
         frame.fields["max_visible_seqno"] = end
-    return edits.put_before(instance.talk, snapshot.items[at], instance.producer, frame.copy(fields=fields))
+    return edits.put_before(instance.conversation, snapshot.items[at], instance.producer, frame.copy(fields=fields))
 
 
-def agree(script: Script, talk: Conversation, key: str, value: str) -> Emission:
+def agree(script: Script, conversation: Conversation, key: str, value: str) -> Emission:
     """Set one more parameter behind the others, and have it accepted; return the request."""
-    last = [each for each in talk if each.frame.name == "control" and each.frame.response][-1]
-    opaque = edits.fresh_opaque(script, talk)
+    last = [each for each in conversation if each.frame.name == "control" and each.frame.response][-1]
+    opaque = edits.fresh_opaque(script, conversation)
     frame = Frame(last.frame.dialect, "control", key=key.encode(), value=value.encode(), opaque=opaque)
-    asked = edits.put_after(talk, last, 1 - last.side, frame)
-    edits.put_after(talk, asked, last.side, Frame(frame.dialect, "control", response=True, opaque=opaque))
+    asked = edits.put_after(conversation, last, 1 - last.side, frame)
+    edits.put_after(conversation, asked, last.side, Frame(frame.dialect, "control", response=True, opaque=opaque))
     return asked

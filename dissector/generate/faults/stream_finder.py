@@ -102,7 +102,7 @@ class Snapshot:
 class Instance:
     """A stream from the answer that grants it to its end."""
 
-    talk: Conversation
+    conversation: Conversation
     producer: int
     request: Emission
     answer: Emission
@@ -141,7 +141,7 @@ class Instance:
 
 def instances(script: Script) -> list[Instance]:
     """Return all streams that were granted, one connection behind the other."""
-    found = [instance for talk in script.conversations for instance in _read(talk)]
+    found = [instance for conversation in script.conversations for instance in _read(conversation)]
     asked: dict[int, int] = {}
     for _, each in script.all():
         if each.frame.name == "stream_request" and not each.frame.response:
@@ -170,7 +170,11 @@ def ranges(script: Script) -> Iterator[Snapshot]:
 
 def recent(script: Script) -> set[int]:
     """Return the ids of the connections that begin with HELLO: rules of 4.5 and later hold there for certain."""
-    return {id(talk) for talk in script.conversations if any(each.frame.name == "hello" for each in talk)}
+    return {
+        id(conversation)
+        for conversation in script.conversations
+        if any(each.frame.name == "hello" for each in conversation)
+    }
 
 
 def pick(
@@ -211,13 +215,13 @@ def seqno(emission: Emission) -> int:
     return number
 
 
-def _read(talk: Conversation) -> list[Instance]:
+def _read(conversation: Conversation) -> list[Instance]:
     """Read one connection."""
     found: list[Instance] = []
     requests: dict[bytes, Emission] = {}
     live: dict[tuple[int, int | None], Instance] = {}
     loose: dict[int, list[Emission]] = {}  #: items of the early dialect, whose marker comes behind them
-    for emission in talk:
+    for emission in conversation:
         frame = emission.frame
         name, place = frame.name, (frame.vbucket, frame.stream_id)
         if name == "stream_request" and not frame.response:
@@ -226,7 +230,7 @@ def _read(talk: Conversation) -> list[Instance]:
         if (name == "stream_request" and frame.status == SUCCESS) or name == "stream_ok":
             asked = requests.pop(frame.opaque, None)
             if asked is not None:
-                instance = Instance(talk, emission.side, asked, emission)
+                instance = Instance(conversation, emission.side, asked, emission)
                 live[asked.frame.vbucket, asked.frame.stream_id] = instance
                 found.append(instance)
             continue

@@ -49,14 +49,14 @@ def is_ack(emission: Emission) -> bool:
     return emission.frame.name == "buffer_ack" and not emission.frame.response and emission.frame.raw is None
 
 
-def producer_of(talk: Conversation) -> int | None:
+def producer_of(conversation: Conversation) -> int | None:
     """Return the side that sends what counts."""
-    return next((each.side for each in talk if each.frame.flow_bytes), None)
+    return next((each.side for each in conversation if each.frame.flow_bytes), None)
 
 
-def balances(talk: Conversation) -> list[Balance]:
+def balances(conversation: Conversation) -> list[Balance]:
     """Return how things stand at each message; nothing for a connection without counted messages."""
-    side = producer_of(talk)
+    side = producer_of(conversation)
     if side is None:
         return []
     sizes = [0]  #: sums behind each of the producer's messages
@@ -64,7 +64,7 @@ def balances(talk: Conversation) -> list[Balance]:
     window = 0
     wanted: dict[bytes, int] = {}
     rows = []
-    for emission in talk:
+    for emission in conversation:
         frame = emission.frame
         if frame.name == "control" and frame.key == WINDOW:
             wanted[frame.opaque] = int(frame.value)

@@ -11,7 +11,7 @@ from dissector.generate.bucket import Bucket
 from dissector.generate.conversation import CLIENT, SERVER
 from dissector.generate.frame import Frame
 from dissector.generate.scenario import Scenario
-from dissector.generate.scenarios.setup import conversation, early
+from dissector.generate.scenarios.setup import early, new_conversation
 from dissector.generate.stream import pack_log
 from dissector.spec.model import Dialect
 
@@ -45,7 +45,7 @@ def _early_upr(chance: random.Random, _size: Size) -> list[Conversation]:
             closed_by_marker(stream, last)
     session.ack()
     streams[0].close()
-    return [session.talk]
+    return [session.conversation]
 
 
 class _Draft:
@@ -53,16 +53,16 @@ class _Draft:
 
     def __init__(self, chance: random.Random, name: str) -> None:
         self.chance = chance
-        self.talk = conversation(name=name)
+        self.conversation = new_conversation(name=name)
         self.bucket = Bucket()
 
     def ask(self, name: str, number: int, vbucket: int, **attributes: object) -> None:
         """Send a request; its number is the stream's from then on."""
-        self.talk.send(CLIENT, self._frame(name, number, vbucket, attributes))
+        self.conversation.send(CLIENT, self._frame(name, number, vbucket, attributes))
 
     def push(self, name: str, number: int, vbucket: int, **attributes: object) -> None:
         """Send a message of the producer's."""
-        self.talk.send(SERVER, self._frame(name, number, vbucket, attributes))
+        self.conversation.send(SERVER, self._frame(name, number, vbucket, attributes))
 
     def _frame(self, name: str, number: int, vbucket: int, attributes: dict[str, object]) -> Frame:
         opaque = number.to_bytes(4, "big")
@@ -114,7 +114,7 @@ def _draft(chance: random.Random, _size: Size) -> list[Conversation]:
     draft.push("flush", 0x2D, 12)
     draft.push("stream_end", 0x2D, 12)
     draft.push("stream_end", 0x30, 14, subtype=_STATE_CHANGED)
-    return [draft.talk]
+    return [draft.conversation]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

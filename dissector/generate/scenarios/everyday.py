@@ -56,14 +56,14 @@ def _basic(chance: random.Random, size: Size) -> list[Conversation]:
     keep_streaming(session, streams, wanted - 6)
     session.idle(6)
     streams[-1].close()
-    return [session.talk]
+    return [session.conversation]
 
 
 def _multiplex(chance: random.Random, size: Size) -> list[Conversation]:
     bucket = Bucket()
     connections = size.connections or _MULTIPLEX_CONNECTIONS
     vbuckets = size.vbuckets or _MULTIPLEX_VBUCKETS
-    talks = []
+    conversations = []
     for number in range(connections):
         session = plain(
             chance,
@@ -79,8 +79,8 @@ def _multiplex(chance: random.Random, size: Size) -> list[Conversation]:
             stream.accept()
         chance.shuffle(asked)
         interleave(session, asked, (size.frames or _MULTIPLEX_FRAMES) // connections)
-        talks.append(session.talk)
-    return talks
+        conversations.append(session.conversation)
+    return conversations
 
 
 def interleave(session: Session, streams: list[Stream], frames: int) -> None:
@@ -112,7 +112,7 @@ def _flow_control(chance: random.Random, size: Size) -> list[Conversation]:
     session.ack()
     session.idle(6)
     stream.close()
-    return [session.talk]
+    return [session.conversation]
 
 
 def stall(session: Session, stream: Stream, frames: int) -> None:
@@ -160,7 +160,7 @@ def _rollback(chance: random.Random, _size: Size) -> list[Conversation]:
     fresh.follow(15, DISK, holes=0.1)
     fresh.follow(22, MEMORY)
     after.idle(6)
-    return [before.talk, after.talk]
+    return [before.conversation, after.conversation]
 
 
 def _close_resume(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -186,7 +186,7 @@ def _close_resume(chance: random.Random, _size: Size) -> list[Conversation]:
     third.follow(61, MEMORY)
     later.idle(6)
     third.close()
-    return [session.talk, later.talk]
+    return [session.conversation, later.conversation]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -14,7 +14,7 @@ from dissector.generate.conversation import CLIENT, SERVER
 from dissector.generate.frame import Frame
 from dissector.generate.scenario import Scenario
 from dissector.generate.scenarios.modern import COLLECTION_BEGIN, COLLECTION_END, DAIRY, ENDS_CLOSED, FROM_DISK, FRUIT
-from dissector.generate.scenarios.setup import INCLUDE_DELETE_TIMES, INCLUDE_XATTRS, conversation, modern, plain
+from dissector.generate.scenarios.setup import INCLUDE_DELETE_TIMES, INCLUDE_XATTRS, modern, new_conversation, plain
 from dissector.generate.session import CHECKPOINT, DISK, MEMORY, PRODUCER, REASON_CLOSED
 from dissector.generate.stream import JSON
 from dissector.spec import enums, fields
@@ -77,12 +77,12 @@ def _error_replies(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.answer_close()
     session.acking = True
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _key_value(number: int, chance: random.Random) -> Conversation:
     """Write ordinary KV traffic, answered with the server's duration in framing extras."""
-    talk = conversation(number, name="kv")
+    conversation = new_conversation(number, name="kv")
     for at in range(12):
         key = b"user::%d" % at
         opaque = at.to_bytes(4, "big")
@@ -97,9 +97,9 @@ def _key_value(number: int, chance: random.Random) -> Conversation:
                 Dialect.MEMCACHED, "get", {"item_flags": 0}, response=True, value=b"{}", opaque=opaque, cas=1 + at
             )
         answer.framing = [(_DURATION, (at + 1).to_bytes(2, "big"))]
-        talk.send(CLIENT, request)
-        talk.send(SERVER, answer)
-    return talk
+        conversation.send(CLIENT, request)
+        conversation.send(SERVER, answer)
+    return conversation
 
 
 def _other_protocols(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -111,11 +111,11 @@ def _other_protocols(chance: random.Random, _size: Size) -> list[Conversation]:
     stream = session.stream(0)
     stream.follow(20, FROM_DISK)
     session.idle(6)
-    encrypted = conversation(2, name="tls")
+    encrypted = new_conversation(2, name="tls")
     for side, data in ((CLIENT, _TLS[0]), (SERVER, _TLS[1])):
         encrypted.send(side, Frame(Dialect.MEMCACHED, "kv_noop", raw=data))
     encrypted.server_port = 11_207
-    return [session.talk, _key_value(1, chance), encrypted]
+    return [session.conversation, _key_value(1, chance), encrypted]
 
 
 def _deletion_values(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -137,18 +137,18 @@ def _deletion_values(chance: random.Random, _size: Size) -> list[Conversation]:
         value, datatype = shapes[seqno % len(shapes)]
         stream.deletion(seqno, b"gone-%d" % seqno, value=value, datatype=datatype)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _open_with_json(chance: random.Random, _size: Size) -> list[Conversation]:
     session = modern(chance, "named", controls=())
-    talk = session.talk
-    opened = next(each.frame for each in talk if each.frame.name == "open" and not each.frame.response)
+    conversation = session.conversation
+    opened = next(each.frame for each in conversation if each.frame.name == "open" and not each.frame.response)
     opened.value, opened.datatype = b'{"consumer_name":"n1"}', JSON
     stream = session.stream(0)
     stream.follow(15, FROM_DISK)
     session.idle(6)
-    return [talk]
+    return [conversation]
 
 
 def _newer_server(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -158,21 +158,21 @@ def _newer_server(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.follow(15, FROM_DISK)
     stream.follow(21, MEMORY | CHECKPOINT)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _missing_hello(chance: random.Random, _size: Size) -> list[Conversation]:
     session = modern(chance, "begun-before")
     before = ("hello", "select_bucket")
     # The capture begins behind HELLO: that keys have collection ids shows in the keys alone.
-    session.talk.emissions = [each for each in session.talk if each.frame.name not in before]
+    session.conversation.emissions = [each for each in session.conversation if each.frame.name not in before]
     streams = [session.stream(vbucket) for vbucket in range(2)]
     for stream in streams:
         stream.marker(0, 30, FROM_DISK)
         for seqno in range(1, 31):
             stream.mutation(seqno, b"key-%d" % seqno, collection=chance.choice((0, FRUIT, DAIRY)), datatype=JSON)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _kept_datatype(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -185,7 +185,7 @@ def _kept_datatype(chance: random.Random, _size: Size) -> list[Conversation]:
     session.idle(6)
     stream.close()
     stream.end(REASON_CLOSED)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _system_events(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -202,7 +202,7 @@ def _system_events(chance: random.Random, _size: Size) -> list[Conversation]:
     for seqno in (11, 12):
         stream.mutation(seqno, b"key-%d" % seqno, datatype=JSON)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _test_cluster(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -211,7 +211,7 @@ def _test_cluster(chance: random.Random, _size: Size) -> list[Conversation]:
         stream = session.stream(vbucket)
         stream.follow(10, DISK)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _framed_deletions(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -227,7 +227,7 @@ def _framed_deletions(chance: random.Random, _size: Size) -> list[Conversation]:
             # 7.0.5 leaves the length of the framing extras out: the header's key length has its upper byte zero.
             sent.frame.header = {"key_word": len(sent.frame.key)}
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

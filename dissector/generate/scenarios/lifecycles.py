@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dissector.generate.scenario import Scenario
 from dissector.generate.scenarios.modern import FROM_DISK
-from dissector.generate.scenarios.setup import conversation, modern, plain
+from dissector.generate.scenarios.setup import modern, new_conversation, plain
 from dissector.generate.session import CHECKPOINT, DISK, MEMORY, REASON_CLOSED, REASON_STATE, SECOND, Session
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _closed_meanwhile(chance: random.Random, _size: Size) -> list[Conversation]:
     session.request(1)
     session.request(2)
     session.send(session.producer, session.frame("noop", opaque=(10_000_001).to_bytes(4, "little")))
-    return [session.talk]
+    return [session.conversation]
 
 
 def _slow_answers(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -44,7 +44,7 @@ def _slow_answers(chance: random.Random, _size: Size) -> list[Conversation]:
     waiting.accept()
     waiting.follow(12, DISK)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _answered_end(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -56,7 +56,7 @@ def _answered_end(chance: random.Random, _size: Size) -> list[Conversation]:
         answer = session.frame("stream_end", response=True, opaque=stream.opaque)
         session.send(session.consumer, answer)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _reopened_in_flight(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -78,7 +78,7 @@ def _reopened_in_flight(chance: random.Random, _size: Size) -> list[Conversation
     fresh.accept()
     fresh.follow(16, MEMORY | CHECKPOINT)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _close_in_flight(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -97,11 +97,11 @@ def _close_in_flight(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.items(23, 25)
     stream.end(REASON_CLOSED)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _gomemcached(chance: random.Random, _size: Size) -> list[Conversation]:
-    session = Session(conversation(name="indexer"), chance)
+    session = Session(new_conversation(name="indexer"), chance)
     session.send(
         session.consumer,
         session.frame("open", key=b"indexer", opaque=_GOMEMCACHED_OPEN, fields={"open_flags": 1}),
@@ -116,7 +116,7 @@ def _gomemcached(chance: random.Random, _size: Size) -> list[Conversation]:
     session.acking = False
     session.pending_ns = 30 * SECOND
     session.control("connection_buffer_size", "8192")
-    return [session.talk]
+    return [session.conversation]
 
 
 def _vbucket_opaques(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -126,7 +126,7 @@ def _vbucket_opaques(chance: random.Random, _size: Size) -> list[Conversation]:
         stream = session.stream(vbucket, opaque=vbucket.to_bytes(4, "big"))
         stream.follow(12, DISK)
     session.idle(21)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _shared_opaque(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -142,7 +142,7 @@ def _shared_opaque(chance: random.Random, _size: Size) -> list[Conversation]:
     again = session.stream(0, 14, uuid=uuid, snapshot=(14, 14), opaque=opaque)
     again.follow(20, MEMORY | CHECKPOINT)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _ends_early(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -157,7 +157,7 @@ def _ends_early(chance: random.Random, _size: Size) -> list[Conversation]:
     other.follow(12, DISK)
     other.end(REASON_STATE)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

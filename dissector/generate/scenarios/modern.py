@@ -122,7 +122,7 @@ def _modern(chance: random.Random, size: Size) -> list[Conversation]:
     session.idle(21)
     streams[0].close()
     streams[0].end(REASON_CLOSED)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _collections(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -159,7 +159,7 @@ def _collections(chance: random.Random, _size: Size) -> list[Conversation]:
     session.idle(6)
     both.close()
     both.end(REASON_CLOSED)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _stream_ids(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -184,7 +184,7 @@ def _stream_ids(chance: random.Random, _size: Size) -> list[Conversation]:
     first.close()
     first.end(REASON_CLOSED)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _oso(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -208,7 +208,7 @@ def _oso(chance: random.Random, _size: Size) -> list[Conversation]:
     session.idle(6)
     stream.close()
     stream.end(REASON_CLOSED)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _history(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -228,7 +228,7 @@ def _history(chance: random.Random, _size: Size) -> list[Conversation]:
     session.idle(6)
     stream.close()
     stream.end(REASON_CLOSED)
-    return [session.talk]
+    return [session.conversation]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dissector.generate.bucket import Bucket
 from dissector.generate.conversation import CLIENT, LATENCY_NS
 from dissector.generate.frame import ALL_THAT_ARRIVED
-from dissector.generate.scenarios.setup import RELEASE_3, conversation
+from dissector.generate.scenarios.setup import RELEASE_3, new_conversation
 from dissector.generate.session import SECOND, Session
 from dissector.generate.stream import pack_log
 
@@ -45,23 +45,26 @@ class Relay:
         self.name = name.encode()
         bucket = Bucket()
         self.far = Session(  # to the consumer: its server asks for the streams
-            conversation(number, name=f"{name} consumer", server="10.0.0.3"),
+            new_conversation(number, name=f"{name} consumer", server="10.0.0.3"),
             chance,
             era=era,
             producer=CLIENT,
             bucket=bucket,
         )
         self.near = Session(
-            conversation(number + 1, name=f"{name} producer", begin_ns=SECOND // 1000), chance, era=era, bucket=bucket
+            new_conversation(number + 1, name=f"{name} producer", begin_ns=SECOND // 1000),
+            chance,
+            era=era,
+            bucket=bucket,
         )
         self.next_added = 2
         self.next_opaque = 1
         self.streams = 0
 
     @property
-    def talks(self) -> list[Conversation]:
+    def conversations(self) -> list[Conversation]:
         """Return both conversations."""
-        return [self.far.talk, self.near.talk]
+        return [self.far.conversation, self.near.conversation]
 
     def open(self) -> None:
         """Open both legs; each open says what role its receiver has."""
@@ -73,8 +76,8 @@ class Relay:
         """Send a message on one leg and, when it has arrived there, on the other."""
         other = self.far if leg is self.near else self.near
         leg.send(side, frame)
-        arrived = leg.talk.begin_ns + leg.clock_ns + LATENCY_NS
-        wait = arrived + _FORWARDING_NS - (other.talk.begin_ns + other.clock_ns)
+        arrived = leg.conversation.begin_ns + leg.clock_ns + LATENCY_NS
+        wait = arrived + _FORWARDING_NS - (other.conversation.begin_ns + other.clock_ns)
         other.pending_ns = max(other.pending_ns, wait)
         # The client of one leg is the relay; what it hears there as a client it says here as one, and vice versa.
         other.send(1 - side, frame.copy())
@@ -107,7 +110,7 @@ class Relay:
         if relayed.near is None:
             self.streams += 1
             relayed.opaque = self.streams.to_bytes(4, "little")
-        waiting = self.near.talk.emissions
+        waiting = self.near.conversation.emissions
         before = len(waiting)
         relayed.near = self.near.request(
             relayed.vbucket, start, uuid=uuid, snapshot=snapshot, flags=relayed.flags, opaque=relayed.opaque
@@ -151,7 +154,7 @@ class Relay:
 
     def _pass_on(self, relayed: Relayed, say: Callable[[Stream], object]) -> None:
         assert relayed.near is not None  # noqa: S101 - a stream that was asked for
-        sent = self.near.talk.emissions
+        sent = self.near.conversation.emissions
         before, clock = len(sent), self.near.clock_ns
         say(relayed.near)
         frames = [emission.frame for emission in sent[before:]]

@@ -42,7 +42,7 @@ def _relay_rollback(chance: random.Random, _size: Size) -> list[Conversation]:
     relay.confirm(added)
     relay.snapshot(added, 33, MEMORY | CHECKPOINT)
     relay.idle(21)
-    return relay.talks
+    return relay.conversations
 
 
 def _relay_refused(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -63,7 +63,7 @@ def _relay_refused(chance: random.Random, _size: Size) -> list[Conversation]:
     relay.refuse(relay.add_stream(0), _EEXISTS, reached=False)
     relay.snapshot(good, 20, MEMORY | CHECKPOINT)
     relay.idle(21)
-    return relay.talks
+    return relay.conversations
 
 
 def _relay_close_in_flight(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -79,9 +79,9 @@ def _relay_close_in_flight(chance: random.Random, _size: Size) -> list[Conversat
     far = relay.far
     closing = far.frame("close_stream", vbucket=0, opaque=bytes.fromhex("000000c1"))
     far.ask(CLIENT, closing)
-    before = len(far.talk.emissions)
+    before = len(far.conversation.emissions)
     relay.snapshot(added, 17, MEMORY | CHECKPOINT)
-    late = [each.frame for each in far.talk.emissions[before:] if each.side == CLIENT]
+    late = [each.frame for each in far.conversation.emissions[before:] if each.side == CLIENT]
     for frame in late:
         answer = far.frame(frame.name, response=True, opaque=frame.opaque, status=_ENOENT)
         far.send(far.consumer, answer)
@@ -89,7 +89,7 @@ def _relay_close_in_flight(chance: random.Random, _size: Size) -> list[Conversat
     near.ask(CLIENT, near.frame("close_stream", vbucket=0, opaque=bytes.fromhex("000000c2")))
     # The consumer gives back the bytes of what it refused, too.
     relay.idle(21)
-    return relay.talks
+    return relay.conversations
 
 
 def _consumer_leg(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -103,7 +103,7 @@ def _consumer_leg(chance: random.Random, _size: Size) -> list[Conversation]:
     relay.confirm(added)
     relay.snapshot(added, 25, MEMORY | CHECKPOINT)
     relay.idle(21)
-    return relay.talks[:1]
+    return relay.conversations[:1]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -60,7 +60,7 @@ def _sync_writes(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.complete("commit", seqno + 6, seqno + 5, b"quick")
     stream.acknowledge(seqno + 5)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def durable_write(stream: Stream, seqno: int, key: bytes, visible: int, *, aborted: bool = False) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def _takeover_early(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.follow(25, DISK, holes=0.1)
     stream.follow(32, MEMORY | CHECKPOINT)
     hand_over(session, stream, EARLY_PENDING, (41, 47), 50)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _takeover(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -116,7 +116,7 @@ def _takeover(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.state(ACTIVE)
     stream.end()
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _relay(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -139,7 +139,7 @@ def _relay(chance: random.Random, _size: Size) -> list[Conversation]:
             relay.snapshot(each, end, MEMORY | CHECKPOINT)
     relay.idle(21)
     relay.close(asked[0])
-    return relay.talks
+    return relay.conversations
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -33,7 +33,7 @@ def _to_latest(chance: random.Random, _size: Size) -> list[Conversation]:
         stream.follow(26, MEMORY | CHECKPOINT)
         stream.end()
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _disk_only(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -44,7 +44,7 @@ def _disk_only(chance: random.Random, _size: Size) -> list[Conversation]:
         stream.follow(18, DISK, holes=0.2)
         stream.end()
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _waits_for_end(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -55,11 +55,11 @@ def _waits_for_end(chance: random.Random, _size: Size) -> list[Conversation]:
     session.idle(90)
     stream.follow(25, MEMORY | CHECKPOINT)
     session.idle(45)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _cache_transfer_only(chance: random.Random, _size: Size) -> list[Conversation]:
-    return [transfer(chance, "warm-up", only=True).talk]
+    return [transfer(chance, "warm-up", only=True).conversation]
 
 
 def _with_meta(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -76,7 +76,7 @@ def _with_meta(chance: random.Random, _size: Size) -> list[Conversation]:
         rev = 90 if seqno % 2 else 1
         stream.mutation(seqno, b"key-%d" % (seqno % 12), datatype=JSON, rev_seqno=rev, cas=clock + away)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _old_cas(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -89,7 +89,7 @@ def _old_cas(chance: random.Random, _size: Size) -> list[Conversation]:
             cas = 0 if seqno == 5 else (9_000_000 if turn else 70_000_000) + seqno * 1_000
             stream.mutation(seqno, b"key-%d" % (seqno % 12), b"value", cas=cas)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _purged_tombstone(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -107,7 +107,7 @@ def _purged_tombstone(chance: random.Random, _size: Size) -> list[Conversation]:
     for seqno in range(13, 17):
         stream.mutation(seqno, b"key-%d" % (seqno - 12), rev_seqno=1)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _disk_prepares(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -135,7 +135,7 @@ def _disk_prepares(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.mutation(24, b"key-24")
     stream.acknowledge(22)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _duplicate_prepare(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -162,7 +162,7 @@ def _duplicate_prepare(chance: random.Random, _size: Size) -> list[Conversation]
     resumed.complete("commit", 31, 29, b"earlier")
     resumed.mutation(32, b"key-32")
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _acknowledged_again(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -177,7 +177,7 @@ def _acknowledged_again(chance: random.Random, _size: Size) -> list[Conversation
     stream.acknowledge(12)
     # The connection is lost. On the next one the replica begins by saying again what it has.
     second = replica(chance, "n1", number=1, bucket=bucket, collections=False)
-    second.talk.begin_ns = 20 * SECOND
+    second.conversation.begin_ns = 20 * SECOND
     again = second.stream(0, 12, uuid=bucket.vbucket(0).uuid, snapshot=(12, 12))
     again.acknowledge(12)
     marker(again, 12, 16, MEMORY | CHECKPOINT, visible=15)
@@ -186,7 +186,7 @@ def _acknowledged_again(chance: random.Random, _size: Size) -> list[Conversation
     again.prepare(16, b"durable-16")
     again.acknowledge(16)
     second.idle(6)
-    return [first.talk, second.talk]
+    return [first.conversation, second.conversation]
 
 
 def _filter_advance(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -206,7 +206,7 @@ def _filter_advance(chance: random.Random, _size: Size) -> list[Conversation]:
     session.idle(6)
     stream.close()
     stream.end(REASON_CLOSED)
-    return [session.talk]
+    return [session.conversation]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

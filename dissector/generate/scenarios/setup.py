@@ -37,7 +37,7 @@ _CONSUMER_CONTROLS = (
 )
 
 
-def conversation(number: int = 0, *, begin_ns: int = 0, name: str = "", server: str = "10.0.0.2") -> Conversation:
+def new_conversation(number: int = 0, *, begin_ns: int = 0, name: str = "", server: str = "10.0.0.2") -> Conversation:
     """Return a connection of its own client port."""
     notes: dict[str, object] = {"name": name} if name else {}
     return Conversation(client_port=_FIRST_PORT + number, server=server, begin_ns=begin_ns, notes=notes)
@@ -56,7 +56,7 @@ def plain(
 ) -> Session:
     """Open a connection to a producer of 3.x or 4.x, as a client with flow control and no-ops."""
     session = Session(
-        conversation(number, begin_ns=begin_ns, name=name), chance, era=era, bucket=bucket or Bucket(), acking=True
+        new_conversation(number, begin_ns=begin_ns, name=name), chance, era=era, bucket=bucket or Bucket(), acking=True
     )
     session.open(name.encode())
     if window:
@@ -83,7 +83,7 @@ def modern(
 ) -> Session:
     """Open a connection to a producer of 7.x, as a client that asks for what clients ask for."""
     session = Session(
-        conversation(number, begin_ns=begin_ns, name=name),
+        new_conversation(number, begin_ns=begin_ns, name=name),
         chance,
         era=era,
         bucket=bucket or Bucket(),
@@ -125,7 +125,7 @@ def replica(
 def early(chance: random.Random, name: str, *, number: int = 0, window: int = 0) -> Session:
     """Open a connection to a producer of May 2014, before the release; its consumer answers every message."""
     session = Session(
-        conversation(number, name=name), chance, dialect=Dialect.UPR, era=Release(3), acking=True, answering=True
+        new_conversation(number, name=name), chance, dialect=Dialect.UPR, era=Release(3), acking=True, answering=True
     )
     session.open(name.encode())
     if window:
@@ -135,4 +135,4 @@ def early(chance: random.Random, name: str, *, number: int = 0, window: int = 0)
 
 def count(session: Session) -> int:
     """Return how many messages were written."""
-    return len(session.talk.emissions)
+    return len(session.conversation.emissions)

@@ -41,7 +41,7 @@ def _replica_source(chance: random.Random, _size: Size) -> list[Conversation]:
     for seqno in range(31, 37):
         stream.mutation(seqno, b"key-%d" % seqno)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _dedup(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -62,7 +62,7 @@ def _dedup(chance: random.Random, _size: Size) -> list[Conversation]:
         other.marker(other.snap_end + 1, end, MEMORY | CHECKPOINT)
         other.items(other.last + 4, end, holes=0.5)
     late.idle(6)
-    return [early.talk, late.talk]
+    return [early.conversation, late.conversation]
 
 
 def _filtered_without_advance(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -74,7 +74,7 @@ def _filtered_without_advance(chance: random.Random, _size: Size) -> list[Conver
         for seqno in passing:
             stream.mutation(seqno, b"key-%d" % seqno, collection=FRUIT, datatype=JSON)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _end_inside_snapshot(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -87,7 +87,7 @@ def _end_inside_snapshot(chance: random.Random, _size: Size) -> list[Conversatio
         stream.items(21, 25)
         stream.end()
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _past_end_seqno(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -99,7 +99,7 @@ def _past_end_seqno(chance: random.Random, _size: Size) -> list[Conversation]:
         stream.follow(22, MEMORY | CHECKPOINT)
         stream.end()
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _from_latest(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -110,7 +110,7 @@ def _from_latest(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.follow(510, MEMORY | CHECKPOINT)
     stream.follow(516, MEMORY)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _resume_inside_snapshot(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -128,7 +128,7 @@ def _resume_inside_snapshot(chance: random.Random, _size: Size) -> list[Conversa
     resumed.items(39, 60)
     resumed.follow(66, MEMORY | CHECKPOINT)
     again.idle(6)
-    return [first.talk, again.talk]
+    return [first.conversation, again.conversation]
 
 
 def _mid_2014(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -139,7 +139,7 @@ def _mid_2014(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.follow(19, 0)
     stream.follow(26, 0)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _marker_v22(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -166,7 +166,7 @@ def _marker_v22(chance: random.Random, _size: Size) -> list[Conversation]:
     resumed.items(41, 52)
     resumed.acknowledge(52)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _prepares_only(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -187,7 +187,7 @@ def _prepares_only(chance: random.Random, _size: Size) -> list[Conversation]:
         stream.complete("commit", seqno + 3, seqno, b"durable-%d" % seqno)
     stream.mutation(17, b"key-17")
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _takeover_lost(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -198,7 +198,7 @@ def _takeover_lost(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.confirm_marker()
     stream.follow(27, MEMORY | ACK)
     # The connection is lost before the second marker is confirmed.
-    return [session.talk]
+    return [session.conversation]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -41,7 +41,7 @@ def _ext_metadata(chance: random.Random, _size: Size) -> list[Conversation]:
     _described(stream, 21, 36)
     session.idle(21)
     stream.close()
-    return [session.talk]
+    return [session.conversation]
 
 
 def _described(stream: Stream, first: int, last: int) -> None:
@@ -56,7 +56,7 @@ def _described(stream: Stream, first: int, last: int) -> None:
 
 
 def _cache_transfer(chance: random.Random, _size: Size) -> list[Conversation]:
-    return [transfer(chance, "replication:cache").talk]
+    return [transfer(chance, "replication:cache").conversation]
 
 
 def transfer(chance: random.Random, name: str, *, only: bool = False) -> Session:

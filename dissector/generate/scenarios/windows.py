@@ -47,7 +47,7 @@ def _late_window(chance: random.Random, _size: Size) -> list[Conversation]:
     session.control(_SIZE, "4000")
     drain(session, stream, 60)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _late_window_3x(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -64,7 +64,7 @@ def _late_window_3x(chance: random.Random, _size: Size) -> list[Conversation]:
         session.ack(session.outstanding)
         fill(session, stream, 60)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _ack_in_flight(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -87,7 +87,7 @@ def _ack_in_flight(chance: random.Random, _size: Size) -> list[Conversation]:
             session.ack()
     session.ack()
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _window_resize(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -106,7 +106,7 @@ def _window_resize(chance: random.Random, _size: Size) -> list[Conversation]:
     session.control(_SIZE, "9000")
     drain(session, stream, 90)
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _window_off(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -125,9 +125,9 @@ def _window_off(chance: random.Random, _size: Size) -> list[Conversation]:
     while session.outstanding:
         session.ack(session.outstanding)
         fill(session, stream, 90)
-    session.talk.notes["never given back"] = owed
+    session.conversation.notes["never given back"] = owed
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _idle_window(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -140,7 +140,7 @@ def _idle_window(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.follow(26, MEMORY | CHECKPOINT)
     session.ack()
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _odd_acks(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -157,7 +157,7 @@ def _odd_acks(chance: random.Random, _size: Size) -> list[Conversation]:
     session.ack()
     session.ack(0)
     session.idle(21)
-    return [session.talk]
+    return [session.conversation]
 
 
 def _early_upr_window(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -175,7 +175,7 @@ def _early_upr_window(chance: random.Random, _size: Size) -> list[Conversation]:
         session.outstanding = 0
     stream.marker(0, 0)
     session.ack()
-    return [session.talk]
+    return [session.conversation]
 
 
 def _large_documents(chance: random.Random, _size: Size) -> list[Conversation]:
@@ -193,7 +193,7 @@ def _large_documents(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.acknowledge(20)
     session.ack()
     session.idle(6)
-    return [session.talk]
+    return [session.conversation]
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -23,7 +23,7 @@ from analysis.context.flow_control.buffer_size import NO_WINDOW, BufferSizes, si
 from analysis.context.tables import Table
 from dissector.generate.conversation import Conversation
 from dissector.generate.impairments import Impairments
-from dissector.generate.scenario import settled
+from dissector.generate.scenario import size_all_buffer_acks
 from dissector.generate.scenarios import SCENARIOS
 from dissector.generate.session import MEMORY, SECOND, Session
 from dissector.spec.model import Dialect
@@ -150,7 +150,7 @@ def chatter(chance: random.Random, *, early: bool = False) -> Conversation:
     session.behind = 0
     session.idle(chance.choice((0, 3, 30)))
     session.failover_log(0)
-    settled([talk])
+    size_all_buffer_acks([talk])
     for each in talk:
         if each.frame.fields.get("buffer_bytes", 0) < 0:  # more was given back before than had arrived
             each.frame.fields["buffer_bytes"] = 0
@@ -226,7 +226,7 @@ def test_connections_without_a_window_keep_nothing() -> None:
         stream.mutation(stream.last + 1, b"key")
     session.noop()
     context = Context()
-    for batch in batches_of(captured([session.talk])):
+    for batch in batches_of(captured([session.conversation])):
         assert not {"sent", "acks", "stalls", "rests"} & {name for name, _ in context.fold(batch)}
     assert context._flow._waiting <= 1, "a no-op may be remembered"
 

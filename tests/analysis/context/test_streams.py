@@ -16,7 +16,7 @@ from analysis.context import Context, Table
 from analysis.context.streams.index import StreamIndex
 from analysis.context.streams.key_versions import COLUMN, FIELDS, KeyVersions
 from dissector.generate.impairments import Impairments
-from dissector.generate.scenario import settled
+from dissector.generate.scenario import size_all_buffer_acks
 from tests.support.checking import batches_of, captured, clean, single_rows
 from tests.support.context_oracle import Oracle
 from tests.support.rule_proofs import NAMES, recut
@@ -104,7 +104,7 @@ def test_whatever_the_producer_says(name: str, seed: int, chance: random.Random)
             if chance.random() < 0.05:
                 other = chance.choice(producing)
                 one.frame, other.frame = other.frame, one.frame
-    settled(talks)
+    size_all_buffer_acks(talks)
     batches = batches_of(captured(talks, seed=seed))
     held(batches, recut(batches, chance))
 

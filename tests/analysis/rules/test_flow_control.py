@@ -18,7 +18,7 @@ from analysis.rules.flow_control import RULES
 from analysis.rules.model import Severity
 from dissector.generate.faults.flow_control import FAULTS
 from dissector.generate.impairments import Impairments
-from dissector.generate.scenario import Fault, settled
+from dissector.generate.scenario import Fault, size_all_buffer_acks
 from dissector.generate.scenarios import SCENARIOS, scenario
 from dissector.generate.scenarios.setup import modern, plain
 from dissector.generate.session import DISK, SECOND
@@ -148,8 +148,8 @@ def test_an_over_ack_does_not_spoil_what_follows() -> None:
         while session.outstanding < session.window:
             stream.mutation(stream.last + 1, b"key", b"x" * 100)
         session.ack(session.outstanding + (900 if turn == 1 else 0))
-    settled([session.talk])
-    result = findings_of([session.talk], rules=RULES)
+    size_all_buffer_acks([session.conversation])
+    result = findings_of([session.conversation], rules=RULES)
     assert [(each.rule, each.echoes, each.facts["excess"]) for each in serious(result)] == [("FLC-01", 0, 900)]
 
 
@@ -164,8 +164,8 @@ def test_an_overrun_behind_an_over_ack_is_still_found() -> None:
     session.pending_ns = 2 * SECOND  # by then every server has read the ack
     while stream.last < 40:
         stream.mutation(stream.last + 1, b"key", b"x" * 100)
-    settled([session.talk])
-    result = findings_of([session.talk], rules=RULES)
+    size_all_buffer_acks([session.conversation])
+    result = findings_of([session.conversation], rules=RULES)
     assert [each.rule for each in serious(result)] == ["FLC-01", "FLC-02"]
 
 
@@ -178,8 +178,8 @@ def test_a_stall_without_an_end_is_found_once() -> None:
         stream.mutation(stream.last + 1, b"key", b"x" * 100)
     session.idle(130)
     session.failover_log(0)
-    settled([session.talk])
-    result = findings_of([session.talk], rules=RULES)
+    size_all_buffer_acks([session.conversation])
+    result = findings_of([session.conversation], rules=RULES)
     found = serious(result)
     assert [each.rule for each in found] == ["FLC-03"]
     assert 125 < found[0].facts["waited_s"] <= 130
@@ -192,8 +192,8 @@ def test_a_refused_window_is_none() -> None:
     stream = session.stream(0)
     stream.marker(0, 5, DISK)
     session.ack(10)
-    settled([session.talk])
-    assert [each.rule for each in serious(findings_of([session.talk], rules=RULES))] == ["FLC-06"]
+    size_all_buffer_acks([session.conversation])
+    assert [each.rule for each in serious(findings_of([session.conversation], rules=RULES))] == ["FLC-06"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.rules.model import Severity
 from dissector.generate.impairments import Impairments
-from dissector.generate.scenario import Fault, NoPlaceError, settled
+from dissector.generate.scenario import Fault, NoPlaceError, size_all_buffer_acks
 from tests.support.checking import clean, findings_of
 from tests.support.rule_proofs import (
     STREAM_RULES,
@@ -73,7 +73,7 @@ def test_an_ack_that_the_capture_has_too_early_is_unknown() -> None:
     (talk,) = talks
     ack = next(each for each in talk if each.frame.name == "seqno_acknowledged")
     ack.frame.fields["prepared_seqno"] = 10_000
-    settled(talks)
+    size_all_buffer_acks(talks)
     assert [each.check for each in findings_of(talks, rules=STREAM_RULES).of("SEQ-10")] == ["ahead", "backwards"]
     lost = findings_of(talks, Impairments(only=0), rules=STREAM_RULES)
     assert not lost.findings

@@ -25,7 +25,7 @@ SIZE = Size(FRAMES, CONNECTIONS, VBUCKETS)
 
 
 def made(
-    size: Size = SIZE, seed: int = 1, troubles: Impairments | None = None, medium: Medium | None = None
+    size: Size = SIZE, seed: int = 1, impairments: Impairments | None = None, medium: Medium | None = None
 ) -> tuple[list[bytes], BulkRun]:
     files: list[BytesIO] = []
 
@@ -33,7 +33,7 @@ def made(
         files.append(BytesIO())
         return files[-1]
 
-    run = BulkRun(seed, size, medium or Medium("pcap"), troubles or Impairments(), opener)
+    run = BulkRun(seed, size, medium or Medium("pcap"), impairments or Impairments(), opener)
     for _ in run:
         pass
     return [file.getvalue() for file in files], run
@@ -130,8 +130,8 @@ def test_flow_control_adds_up(rows: list[Row]) -> None:
 
 @pytest.mark.parametrize("reader_class", READERS)
 def test_troubles_change_nothing(rows: list[Row], reader_class: ReaderClass) -> None:
-    troubles = Impairments(reorder=0.02, overlap=0.02, retransmit=0.02, duplicate=0.02)
-    files, run = made(troubles=troubles, medium=Medium(rotate=1500))
+    impairments = Impairments(reorder=0.02, overlap=0.02, retransmit=0.02, duplicate=0.02)
+    files, run = made(impairments=impairments, medium=Medium(rotate=1500))
     assert len(files) > 2
     found, report = read_run(files, reader_class)
     names = ("sport", "start_offset", "end_offset", "acked_offset", "opcode", "opaque")

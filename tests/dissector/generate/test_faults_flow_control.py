@@ -11,7 +11,7 @@ from dissector.errors import UsageError
 from dissector.generate.conversation import Emission
 from dissector.generate.faults import idle_time, window_sums
 from dissector.generate.faults.flow_control import FAULTS
-from dissector.generate.scenario import Fault, NoPlaceError, Script, settled
+from dissector.generate.scenario import Fault, NoPlaceError, Script, size_all_buffer_acks
 from dissector.generate.scenarios import scenario
 from tests.support.fault_trials import Trial, at_home, attempt, defects
 
@@ -24,8 +24,8 @@ def amount(each: Emission) -> int:
 
 
 def until(trial: Trial, each: Emission) -> list[Emission]:
-    talk = trial.broken.conversation
-    return talk.emissions[: talk.place(each)]
+    conversation = trial.broken.conversation
+    return conversation.emissions[: conversation.place(each)]
 
 
 def counted(messages: list[Emission]) -> int:
@@ -49,8 +49,8 @@ def outstanding(trial: Trial, each: Emission) -> int:
 
 
 def seconds(trial: Trial, begin: Emission, end: Emission) -> float:
-    talk = trial.broken.conversation
-    passed = talk.emissions[talk.place(begin) + 1 : talk.place(end) + 1]
+    conversation = trial.broken.conversation
+    passed = conversation.emissions[conversation.place(begin) + 1 : conversation.place(end) + 1]
     return sum(each.pause_ns for each in passed) / SECOND
 
 
@@ -66,11 +66,11 @@ def left(trial: Trial) -> int:
 
 def longest_silence(trial: Trial) -> float:
     """Seconds in which the producer says nothing, behind the guilty message."""
-    talk = trial.broken.conversation
+    conversation = trial.broken.conversation
     longest = passed = 0
-    for each in talk.emissions[talk.place(trial.guilty) + 1 :]:
+    for each in conversation.emissions[conversation.place(trial.guilty) + 1 :]:
         passed += each.pause_ns
-        if each.frame.flow_bytes or each.frame.name == "noop" or each is talk.emissions[-1]:
+        if each.frame.flow_bytes or each.frame.name == "noop" or each is conversation.emissions[-1]:
             longest, passed = max(longest, passed), 0
     return longest / SECOND
 
@@ -146,20 +146,23 @@ def test_says_when_there_is_no_flow_control(fault: Fault) -> None:
 
 def test_the_ledger_counts_what_is_written_down_later() -> None:
     for home in ("basic", "flow-control", "modern", "sync-writes", "relay"):
-        talks = scenario(home).conversations(2)
+        conversations = scenario(home).conversations(2)
         expected = [
-            [row.amount for row in window_sums.balances(talk) if window_sums.is_ack(row.emission)] for talk in talks
+            [row.amount for row in window_sums.balances(conversation) if window_sums.is_ack(row.emission)]
+            for conversation in conversations
         ]
-        settled(talks)
-        assert expected == [[amount(each) for each in talk if window_sums.is_ack(each)] for talk in talks]
+        size_all_buffer_acks(conversations)
+        assert expected == [
+            [amount(each) for each in conversation if window_sums.is_ack(each)] for conversation in conversations
+        ]
 
 
 def test_no_ops_go_on_while_time_passes() -> None:
-    talks = scenario("close-resume").conversations(1)
-    first, later = talks
+    conversations = scenario("close-resume").conversations(1)
+    first, later = conversations
     ack = next(each for each in first if window_sums.is_ack(each))
     begin = later.begin_ns
-    script = Script(talks, random.Random(1))  # noqa: S311
+    script = Script(conversations, random.Random(1))  # noqa: S311
     idle_time.hold(script, first, ack, 90)
     no_ops = [each for each in first if each.frame.name == "noop" and not each.frame.response]
     # 90 seconds have room for four intervals of 20.

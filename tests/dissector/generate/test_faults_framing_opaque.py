@@ -14,7 +14,7 @@ from dissector.errors import UsageError
 from dissector.generate.conversation import CLIENT, SERVER, Conversation, Emission
 from dissector.generate.faults import FAULTS, edits, fault
 from dissector.generate.frame import Frame
-from dissector.generate.scenario import Broken, Fault, FaultPlace, NoPlaceError, Script, settled
+from dissector.generate.scenario import Broken, Fault, FaultPlace, NoPlaceError, Script, size_all_buffer_acks
 from dissector.generate.scenarios import scenario
 from dissector.spec.model import Dialect
 from dissector.tcp.framing import Framer, RawFrame, State
@@ -34,10 +34,10 @@ def made(one: Fault, seed: int) -> list[Conversation]:
 
 
 def broken(one: Fault, seed: int, frame: int = 1) -> tuple[list[Conversation], Broken]:
-    talks = made(one, seed)
-    result = one.apply(Script(talks, random.Random(seed), FaultPlace(frame)))  # noqa: S311 - no secret
-    settled(talks)
-    return talks, result
+    conversations = made(one, seed)
+    result = one.apply(Script(conversations, random.Random(seed), FaultPlace(frame)))  # noqa: S311 - no secret
+    size_all_buffer_acks(conversations)
+    return conversations, result
 
 
 @cache
@@ -51,19 +51,19 @@ def era(one: Fault) -> tuple[int, int]:
     return (int(first[1]), int(first[2])) if first else (0, 0)
 
 
-def drafted(talks: Sequence[Conversation]) -> bool:
-    return talks[0].emissions[0].frame.dialect is Dialect.DRAFT
+def drafted(conversations: Sequence[Conversation]) -> bool:
+    return conversations[0].emissions[0].frame.dialect is Dialect.DRAFT
 
 
-def draft_findings(talks: Sequence[Conversation]) -> list[rules.Finding]:
+def draft_findings(conversations: Sequence[Conversation]) -> list[rules.Finding]:
     """The draft's opcodes and the values that byte 5 may have."""
     known = {1: (1, 2), 2: (1, 2, 3), 3: (0,), 4: (1, 2, 3, 4, 5, 6), 5: (1, 2)}
-    found = [each for talk in talks for each in rules.wires(talk)]
+    found = [each for conversation in conversations for each in rules.wires(conversation)]
     return [("FRM-02", each.emission) for each in found if each.datatype not in known.get(each.op, ())]
 
 
-def findings(one: Fault, talks: Sequence[Conversation]) -> list[rules.Finding]:
-    return draft_findings(talks) if drafted(talks) else rules.findings(talks, era(one))
+def findings(one: Fault, conversations: Sequence[Conversation]) -> list[rules.Finding]:
+    return draft_findings(conversations) if drafted(conversations) else rules.findings(conversations, era(one))
 
 
 def test_every_rule_has_a_fault() -> None:
@@ -76,16 +76,16 @@ def test_every_rule_has_a_fault() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("one", {each.scenario: each for each in MINE}.values(), ids=lambda each: each.scenario)
 def test_scenarios_break_nothing(one: Fault, seed: int) -> None:
-    talks = made(one, seed)
-    settled(talks)
-    assert findings(one, talks) == []
+    conversations = made(one, seed)
+    size_all_buffer_acks(conversations)
+    assert findings(one, conversations) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @every_fault
 def test_breaks_its_rule_and_no_other(one: Fault, seed: int) -> None:
-    talks, result = trial(one, seed)
-    found = findings(one, talks)
+    conversations, result = trial(one, seed)
+    found = findings(one, conversations)
     assert (result.rule, result.variant) == (one.rule, one.variant)
     assert [emission for rule, emission in found if rule == one.rule] == [result.emissions[0]]
     others = {rule for rule, _ in found if rule != one.rule and rules.gravity(rule) >= rules.gravity(one.rule)}
@@ -95,14 +95,14 @@ def test_breaks_its_rule_and_no_other(one: Fault, seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @every_fault
 def test_names_what_it_did(one: Fault, seed: int) -> None:
-    talks, result = trial(one, seed)
-    assert any(talk is result.conversation for talk in talks)
+    conversations, result = trial(one, seed)
+    assert any(conversation is result.conversation for conversation in conversations)
     assert result.because
     for emission in result.emissions:
         assert any(emission is each for each in result.conversation)
     # All that was not named is as it was, in the same order; acks count anew, and no-ops fill a silence.
     named = {id(emission) for emission in result.emissions}
-    kept = [each for talk in talks for each in talk if id(each) not in named]
+    kept = [each for conversation in conversations for each in conversation if id(each) not in named]
     said = [_telling(each) for each in kept]
     original = _original(one.scenario, seed)
     rest = iter(original)
@@ -113,7 +113,7 @@ def test_names_what_it_did(one: Fault, seed: int) -> None:
 
 @cache
 def _original(name: str, seed: int) -> list[tuple[object, ...]]:
-    return [_telling(each) for talk in scenario(name).conversations(seed) for each in talk]
+    return [_telling(each) for conversation in scenario(name).conversations(seed) for each in conversation]
 
 
 def _telling(emission: Emission) -> tuple[object, ...]:
@@ -148,21 +148,28 @@ def test_is_deterministic(one: Fault) -> None:
     assert _bytes(first[0]) == _bytes(second[0])
 
 
-def _bytes(talks: Sequence[Conversation]) -> list[tuple[int, int, int, bytes]]:
-    return [(each.side, each.unheard, each.pause_ns, each.frame.encode()) for talk in talks for each in talk]
+def _bytes(conversations: Sequence[Conversation]) -> list[tuple[int, int, int, bytes]]:
+    return [
+        (each.side, each.unheard, each.pause_ns, each.frame.encode())
+        for conversation in conversations
+        for each in conversation
+    ]
 
 
 @every_fault
 def test_honours_the_place(one: Fault) -> None:
-    total = sum(1 for talk in made(one, 0) for _ in talk)
+    total = sum(1 for conversation in made(one, 0) for _ in conversation)
     for frame in (total // 4, total // 2, total * 3 // 4):
         try:
-            talks, result = broken(one, 0, frame)
+            conversations, result = broken(one, 0, frame)
         except NoPlaceError:
             continue
-        numbers = {id(each): number for number, each in enumerate((each for talk in talks for each in talk), 1)}
+        numbers = {
+            id(each): number
+            for number, each in enumerate((each for conversation in conversations for each in conversation), 1)
+        }
         assert max(numbers[id(each)] for each in result.emissions) >= frame
-        found = [emission for rule, emission in findings(one, talks) if rule == one.rule]
+        found = [emission for rule, emission in findings(one, conversations) if rule == one.rule]
         assert found == [result.emissions[0]]
     with pytest.raises(NoPlaceError):
         broken(one, 0, total + 1)
@@ -171,25 +178,25 @@ def test_honours_the_place(one: Fault) -> None:
 @pytest.mark.parametrize("frame", [18, 30, 60, 90])
 def test_takes_the_first_chance_from_the_place_on(frame: int) -> None:
     one = fault("FRM-06", "unknown")
-    before = [each.frame.name for talk in made(one, 0) for each in talk]
-    talks, result = broken(one, 0, frame)
-    assert talks[0].place(result.emissions[0]) + 1 == before.index("mutation", frame - 1) + 1
+    before = [each.frame.name for conversation in made(one, 0) for each in conversation]
+    conversations, result = broken(one, 0, frame)
+    assert conversations[0].place(result.emissions[0]) + 1 == before.index("mutation", frame - 1) + 1
 
 
 @every_fault
 def test_nobody_hears_less_than_before(one: Fault) -> None:
     """TCP acknowledges everything up to a byte, so what a side has heard never shrinks."""
-    for talk in trial(one, 2)[0]:
+    for conversation in trial(one, 2)[0]:
         heard = {0: 0, 1: 0}
-        for wire in rules.wires(talk):
+        for wire in rules.wires(conversation):
             assert wire.heard >= heard[wire.side]
             heard[wire.side] = wire.heard
 
 
 @every_fault
 def test_the_next_header_is_found(one: Fault) -> None:
-    talks, result = trial(one, 0)
-    if drafted(talks):
+    conversations, result = trial(one, 0)
+    if drafted(conversations):
         return  # the draft's headers are found only on request
     for side in (0, 1):
         sent = [each for each in result.conversation if each.side == side]
@@ -215,62 +222,64 @@ def test_a_scenario_without_a_chance_is_no_place() -> None:
 
 def test_silence_is_longer_than_anybody_waits() -> None:
     for one in (each for each in MINE if each.rule == "OPQ-02"):
-        talks, result = trial(one, 0)
-        times = {id(wire.emission): wire.time_ns for talk in talks for wire in rules.wires(talk)}
+        conversations, result = trial(one, 0)
+        times = {
+            id(wire.emission): wire.time_ns for conversation in conversations for wire in rules.wires(conversation)
+        }
         asked, later = result.emissions
         assert times[id(later)] - times[id(asked)] > 120 * rules.SECOND
 
 
 def talk_with_flight() -> Conversation:
     """Three messages of the server, and one of the client's that had heard the first alone."""
-    talk = Conversation()
+    conversation = Conversation()
     for number in range(3):
-        talk.send(SERVER, Frame(Dialect.DCP, "noop", opaque=bytes([0, 0, 0, number])))
-    talk.send(CLIENT, Frame(Dialect.DCP, "buffer_ack"), unheard=2)
-    talk.send(CLIENT, Frame(Dialect.DCP, "buffer_ack"))
-    return talk
+        conversation.send(SERVER, Frame(Dialect.DCP, "noop", opaque=bytes([0, 0, 0, number])))
+    conversation.send(CLIENT, Frame(Dialect.DCP, "buffer_ack"), unheard=2)
+    conversation.send(CLIENT, Frame(Dialect.DCP, "buffer_ack"))
+    return conversation
 
 
 @pytest.mark.parametrize(("at", "unheard"), [(0, 2), (1, 3), (2, 3), (3, 3), (4, 2), (5, 2)])
 def test_what_is_put_in_flight_is_not_heard(at: int, unheard: int) -> None:
     # Behind the first message nobody can tell whether it was heard: then it was not.
-    talk = talk_with_flight()
-    flying, last = talk.emissions[3:]
-    fresh = edits.put(talk, at, SERVER, Frame(Dialect.DCP, "noop"))
-    assert talk.place(fresh) == at
+    conversation = talk_with_flight()
+    flying, last = conversation.emissions[3:]
+    fresh = edits.put(conversation, at, SERVER, Frame(Dialect.DCP, "noop"))
+    assert conversation.place(fresh) == at
     assert (flying.unheard, last.unheard) == (unheard, 0)
 
 
 def test_what_was_heard_stays_heard() -> None:
-    talk = Conversation()
+    conversation = Conversation()
     for side, unheard in ((CLIENT, 0), (SERVER, 0), (CLIENT, 0), (SERVER, 1), (SERVER, 0)):
-        talk.send(side, Frame(Dialect.DCP, "noop"), unheard=unheard)
+        conversation.send(side, Frame(Dialect.DCP, "noop"), unheard=unheard)
     # The first message of the server's hears what is put before it, so the second one, which hears no more, did too.
-    edits.put(talk, 1, CLIENT, Frame(Dialect.DCP, "noop"))
-    assert [edits.heard(talk, each) for each in talk if each.side == SERVER] == [2, 2, 3]
+    edits.put(conversation, 1, CLIENT, Frame(Dialect.DCP, "noop"))
+    assert [edits.heard(conversation, each) for each in conversation if each.side == SERVER] == [2, 2, 3]
 
 
 @pytest.mark.parametrize(("at", "heard"), [(0, 0), (1, 1), (2, 1), (3, 1), (4, 3), (5, 3)])
 def test_what_is_put_before_a_message_has_heard_no_more_than_that(at: int, heard: int) -> None:
-    talk = talk_with_flight()
-    assert edits.heard(talk, edits.put(talk, at, CLIENT, Frame(Dialect.DCP, "noop"))) == heard
+    conversation = talk_with_flight()
+    assert edits.heard(conversation, edits.put(conversation, at, CLIENT, Frame(Dialect.DCP, "noop"))) == heard
 
 
 @pytest.mark.parametrize(("at", "unheard"), [(0, 2), (1, 1), (2, 1)])
 def test_what_is_taken_out_was_heard_or_not(at: int, unheard: int) -> None:
-    talk = talk_with_flight()
-    flying, last = talk.emissions[3:]
-    edits.take_out(talk, talk.emissions[at])
+    conversation = talk_with_flight()
+    flying, last = conversation.emissions[3:]
+    edits.take_out(conversation, conversation.emissions[at])
     assert (flying.unheard, last.unheard) == (unheard, 0)
 
 
 @pytest.mark.parametrize(("at", "place"), [(0, 1), (1, 4), (2, 4)])
 def test_an_answer_comes_behind_what_was_sent_without_knowing(at: int, place: int) -> None:
-    talk = talk_with_flight()
-    asked = talk.emissions[at]
-    reply = edits.answer(talk, asked, Frame(Dialect.DCP, "noop", response=True))
-    assert talk.place(reply) == place
-    assert edits.heard(talk, reply) >= at + 1
+    conversation = talk_with_flight()
+    asked = conversation.emissions[at]
+    reply = edits.answer(conversation, asked, Frame(Dialect.DCP, "noop", response=True))
+    assert conversation.place(reply) == place
+    assert edits.heard(conversation, reply) >= at + 1
 
 
 def test_lookup() -> None:

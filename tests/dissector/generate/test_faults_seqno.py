@@ -41,8 +41,8 @@ def falls(trial: Trial) -> bool:
 def two_versions(trial: Trial) -> tuple[Emission, Emission]:
     """The newer and the older version of a key, with a marker between them."""
     newer, older = trial.broken.emissions
-    talk = trial.broken.conversation
-    between = talk.emissions[talk.place(older) : talk.place(newer)]
+    conversation = trial.broken.conversation
+    between = conversation.emissions[conversation.place(older) : conversation.place(newer)]
     assert newer.frame.key == older.frame.key
     assert (newer.frame.seqno or 0) > (older.frame.seqno or 0)
     assert any(each.frame.name == "snapshot_marker" and each.frame.vbucket == newer.frame.vbucket for each in between)
@@ -74,8 +74,8 @@ def completed_twice(trial: Trial) -> bool:
 
 def prepared_twice(trial: Trial) -> bool:
     newer, older = trial.broken.emissions
-    talk = trial.broken.conversation
-    between = talk.emissions[talk.place(older) + 1 : talk.place(newer)]
+    conversation = trial.broken.conversation
+    between = conversation.emissions[conversation.place(older) + 1 : conversation.place(newer)]
     open_ = not any(each.frame.fields.get("prepared_seqno") == older.frame.seqno and not ack(each) for each in between)
     return newer.frame.key == older.frame.key and newer.frame.name == older.frame.name == "prepare" and open_
 
@@ -85,8 +85,8 @@ def ack(each: Emission) -> bool:
 
 
 def acknowledged_ahead(trial: Trial) -> bool:
-    talk = trial.broken.conversation
-    sent = talk.emissions[: talk.place(trial.guilty)]
+    conversation = trial.broken.conversation
+    sent = conversation.emissions[: conversation.place(trial.guilty)]
     highest = max(each.frame.fields.get(END, 0) for each in sent if each.frame.name == "snapshot_marker")
     return field(trial.guilty, "prepared_seqno") > highest
 

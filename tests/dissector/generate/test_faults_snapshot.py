@@ -40,8 +40,8 @@ def behind(trial: Trial, each: Emission, *names: str) -> list[Emission]:
 
 
 def confirmations(trial: Trial) -> int:
-    talk = trial.broken.conversation
-    return sum(each.frame.name == "snapshot_marker" and each.frame.response for each in talk)
+    conversation = trial.broken.conversation
+    return sum(each.frame.name == "snapshot_marker" and each.frame.response for each in conversation)
 
 
 def asking(trial: Trial) -> int:
@@ -56,22 +56,26 @@ def outside(trial: Trial) -> bool:
 def same_key(trial: Trial) -> bool:
     newer, older = trial.broken.emissions
     between = behind(trial, older, "snapshot_marker", "snapshot_start", "oso_snapshot")
-    talk = trial.broken.conversation
-    return newer.frame.key == older.frame.key and not any(talk.place(each) < talk.place(newer) for each in between)
+    conversation = trial.broken.conversation
+    return newer.frame.key == older.frame.key and not any(
+        conversation.place(each) < conversation.place(newer) for each in between
+    )
 
 
 def incomplete(trial: Trial) -> bool:
     proof, marker, last = trial.broken.emissions
     later = behind(trial, last, "mutation", "deletion", "expiration")
-    talk = trial.broken.conversation
-    return last.frame.seqno != field(marker, END) and not any(talk.place(each) < talk.place(proof) for each in later)
+    conversation = trial.broken.conversation
+    return last.frame.seqno != field(marker, END) and not any(
+        conversation.place(each) < conversation.place(proof) for each in later
+    )
 
 
 def confirmed_before_last(trial: Trial) -> bool:
     answer, marker, last = trial.broken.emissions
-    talk = trial.broken.conversation
+    conversation = trial.broken.conversation
     assert field(marker, END) == last.frame.seqno
-    return talk.place(marker) < talk.place(answer) < talk.place(last)
+    return conversation.place(marker) < conversation.place(answer) < conversation.place(last)
 
 
 def brackets(trial: Trial) -> list[int]:

@@ -11,8 +11,8 @@ import pytest
 
 from dissector.codec.dialect import detect
 from dissector.errors import UsageError
-from dissector.generate.conversation import settle
-from dissector.generate.scenario import Scenario, Size, settled
+from dissector.generate.conversation import size_buffer_acks
+from dissector.generate.scenario import Scenario, Size, size_all_buffer_acks
 from dissector.generate.scenarios import SCENARIOS, scenario
 from dissector.spec.model import Dialect
 from tests.support.scenario_reading import DATA, SECOND, Naive, Said, Told, naive, read, told
@@ -57,7 +57,7 @@ def test_excuses_name_a_rule_and_a_reason(each: Scenario) -> None:
 def test_every_message_decodes(name: str) -> None:
     for each in told(name):
         for said in each.said:
-            if each.talk.notes.get("name") == "tls":
+            if each.conversation.notes.get("name") == "tls":
                 continue
             found = {defect.id for defect in said.decoded.defects} - EXPECTED.get(name, set())
             assert not found, f"{said.name}: {said.decoded.defects}"
@@ -72,24 +72,24 @@ def test_detection_agrees(name: str) -> None:
         assert verdict.dialect is each.dialect
         assert not verdict.contradictions
         if name != "missing-hello":
-            assert verdict.collections == bool(each.talk.notes.get("collections", False))
+            assert verdict.collections == bool(each.conversation.notes.get("collections", False))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_length_needs_no_encoding(name: str) -> None:
     for each in told(name):
-        for emission, said in zip(each.talk, each.said, strict=True):
+        for emission, said in zip(each.conversation, each.said, strict=True):
             assert emission.frame.length == len(said.data)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_same_seed_same_messages(name: str) -> None:
     again = scenario(name).conversations(1)
-    settled(again)
-    assert [[emission.frame.encode() for emission in talk] for talk in again] == [
+    size_all_buffer_acks(again)
+    assert [[emission.frame.encode() for emission in conversation] for conversation in again] == [
         [said.data for said in each.said] for each in told(name)
     ]
-    ports = [(talk.client, talk.client_port) for talk in again]
+    ports = [(conversation.client, conversation.client_port) for conversation in again]
     assert len(set(ports)) == len(ports)
 
 
@@ -101,8 +101,8 @@ def test_another_seed_makes_another_capture() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_settling_twice_changes_nothing(name: str) -> None:
     for each in told(name):
-        settle(each.talk)
-        assert [emission.frame.encode() for emission in each.talk] == [said.data for said in each.said]
+        size_buffer_acks(each.conversation)
+        assert [emission.frame.encode() for emission in each.conversation] == [said.data for said in each.said]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -270,16 +270,21 @@ def test_cas_values_are_clocks_below_the_capture() -> None:
 
 @pytest.mark.parametrize("name", ["basic", "modern", "multiplex", "flow-control"])
 def test_sizes_are_kept(name: str) -> None:
-    talks = scenario(name).conversations(1, Size(frames=1_500, connections=4, vbuckets=20))
-    settled(talks)
-    assert 1_450 <= sum(len(talk.emissions) for talk in talks) <= 1_750
+    conversations = scenario(name).conversations(1, Size(frames=1_500, connections=4, vbuckets=20))
+    size_all_buffer_acks(conversations)
+    assert 1_450 <= sum(len(conversation.emissions) for conversation in conversations) <= 1_750
     if name == "multiplex":
-        assert len(talks) == 4
+        assert len(conversations) == 4
     if name != "flow-control":
-        vbuckets = {emission.frame.vbucket for talk in talks for emission in talk if emission.frame.name == "mutation"}
+        vbuckets = {
+            emission.frame.vbucket
+            for conversation in conversations
+            for emission in conversation
+            if emission.frame.name == "mutation"
+        }
         assert len(vbuckets) >= 20
-    for talk in talks:
-        each = read(talk, Dialect.DCP)
+    for conversation in conversations:
+        each = read(conversation, Dialect.DCP)
         assert not {defect.id for said in each.said for defect in said.decoded.defects}
         assert set(+Naive(each).found) <= {rule for rule, _ in scenario(name).excuses}
 
@@ -287,10 +292,10 @@ def test_sizes_are_kept(name: str) -> None:
 @pytest.mark.parametrize("size", [Size(frames=1), Size(vbuckets=1), Size(connections=1, vbuckets=1), Size(vbuckets=64)])
 @pytest.mark.parametrize("name", ["basic", "modern", "multiplex", "flow-control"])
 def test_odd_sizes_behave_as_well(name: str, size: Size) -> None:
-    talks = scenario(name).conversations(1, size)
-    settled(talks)
-    for talk in talks:
-        assert set(+Naive(read(talk, Dialect.DCP)).found) <= {rule for rule, _ in scenario(name).excuses}
+    conversations = scenario(name).conversations(1, size)
+    size_all_buffer_acks(conversations)
+    for conversation in conversations:
+        assert set(+Naive(read(conversation, Dialect.DCP)).found) <= {rule for rule, _ in scenario(name).excuses}
 
 
 def test_small_ones_are_small() -> None:

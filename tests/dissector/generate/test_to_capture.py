@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dissector.errors import UsageError
 from dissector.generate import to_capture
 from dissector.generate.capture_files import Medium, form_of, rotated_name
-from dissector.generate.conversation import CLIENT, SERVER, Conversation, settle
+from dissector.generate.conversation import CLIENT, SERVER, Conversation, size_buffer_acks
 from dissector.generate.frame import Frame
 from dissector.generate.impairments import Impairer, Impairments, parse_mss
 from dissector.generate.segments import ACK, FIN, LARGEST_MSS, SYN, MadeSegment, deliver
@@ -32,8 +32,8 @@ Place = tuple[int, int, int, int, int]
 
 def conversation(index: int = 0, items: int = 40, *, orderly: bool = True) -> Conversation:
     """A stream with acks, some of which had not heard everything when they were sent."""
-    talk = Conversation(client_port=40_000 + index, begin_ns=index * 700_000, orderly=orderly)
-    session = Session(talk, random.Random(index))  # noqa: S311 - no secret depends on it
+    conversation = Conversation(client_port=40_000 + index, begin_ns=index * 700_000, orderly=orderly)
+    session = Session(conversation, random.Random(index))  # noqa: S311 - no secret depends on it
     session.open(b"consumer-%d" % index)
     session.control("connection_buffer_size", "1000000")
     stream = session.stream(5 + index)
@@ -44,8 +44,8 @@ def conversation(index: int = 0, items: int = 40, *, orderly: bool = True) -> Co
             session.ack(unheard=seqno % 4)
     session.noop()
     session.ack()
-    settle(talk)
-    return talk
+    size_buffer_acks(conversation)
+    return conversation
 
 
 def conversations(items: int = 40) -> list[Conversation]:
@@ -53,7 +53,11 @@ def conversations(items: int = 40) -> list[Conversation]:
 
 
 def made(
-    talks: Sequence[Conversation], *, seed: int = 1, medium: Medium | None = None, troubles: Impairments | None = None
+    conversations: Sequence[Conversation],
+    *,
+    seed: int = 1,
+    medium: Medium | None = None,
+    impairments: Impairments | None = None,
 ) -> tuple[list[bytes], Written]:
     """Write a capture; return its files and what was written."""
     files: list[BytesIO] = []
@@ -63,7 +67,7 @@ def made(
         assert number == len(files)
         return files[-1]
 
-    written = to_capture.write(talks, opener, seed=seed, medium=medium, troubles=troubles)
+    written = to_capture.write(conversations, opener, seed=seed, medium=medium, impairments=impairments)
     return [file.getvalue() for file in files], written
 
 
@@ -127,10 +131,10 @@ def test_every_medium_carries_what_was_sent(medium: Medium, reader_class: Reader
 
 
 @pytest.mark.parametrize("reader_class", READERS)
-@pytest.mark.parametrize("troubles", LOSSLESS, ids=lambda troubles: str(troubles.facts()))
-def test_what_loses_nothing_changes_nothing(troubles: Impairments, reader_class: ReaderClass) -> None:
+@pytest.mark.parametrize("troubles", LOSSLESS, ids=lambda impairments: str(impairments.facts()))
+def test_what_loses_nothing_changes_nothing(impairments: Impairments, reader_class: ReaderClass) -> None:
     """Offsets and what the senders had heard are those of the conversation."""
-    files, written = made(conversations(40 if troubles.mss[1] > 1 else 8), troubles=troubles)
+    files, written = made(conversations(40 if impairments.mss[1] > 1 else 8), impairments=impairments)
     rows, report = read_run(files, reader_class)
     assert found(rows) == sent(written)
     assert report.losses() == []
@@ -139,9 +143,9 @@ def test_what_loses_nothing_changes_nothing(troubles: Impairments, reader_class:
 
 def test_troubles_do_happen() -> None:
     """Otherwise the tests above would prove nothing."""
-    plain = made(conversations(), troubles=Impairments(mss=(100, 100)))[1].packets
+    plain = made(conversations(), impairments=Impairments(mss=(100, 100)))[1].packets
     rough = {
-        name: made(conversations(), troubles=Impairments(mss=(100, 100), **{name: 0.3}))[1].packets
+        name: made(conversations(), impairments=Impairments(mss=(100, 100), **{name: 0.3}))[1].packets
         for name in ("reorder", "overlap", "retransmit", "duplicate", "loss")
     }
     assert all(packets != plain for packets in rough.values())
@@ -166,8 +170,8 @@ def test_any_troubles(
     seed: int, low: int, more: int, chances: tuple[float, float, float, float], medium: Medium
 ) -> None:
     reorder, overlap, retransmit, duplicate = chances
-    troubles = Impairments((low, low + more), reorder, overlap, retransmit, duplicate)
-    files, written = made([conversation(0, 12), conversation(1, 7)], seed=seed, medium=medium, troubles=troubles)
+    impairments = Impairments((low, low + more), reorder, overlap, retransmit, duplicate)
+    files, written = made([conversation(0, 12), conversation(1, 7)], seed=seed, medium=medium, impairments=impairments)
     rows, report = read_run(files, READERS[1])
     assert found(rows) == sent(written)
     assert report.losses() == []
@@ -177,7 +181,7 @@ def test_any_troubles(
 
 @given(seed=st.integers(0, 10_000), loss=st.sampled_from([0.02, 0.2, 0.7]), mss=st.integers(20, 900))
 def test_what_is_lost_is_missing_and_nothing_else(seed: int, loss: float, mss: int) -> None:
-    files, written = made([conversation()], seed=seed, troubles=Impairments((mss, mss), loss=loss))
+    files, written = made([conversation()], seed=seed, impairments=Impairments((mss, mss), loss=loss))
     rows, _ = read_run(files, READERS[1])
     there: dict[int, set[int]] = {CLIENT: set(), SERVER: set()}
     for packet in written.packets:
@@ -196,14 +200,14 @@ def test_what_is_lost_is_missing_and_nothing_else(seed: int, loss: float, mss: i
 
 def test_exact_packets_are_lost() -> None:
     whole = made([conversation()])[1].packets
-    lossy = made([conversation()], troubles=Impairments(lose=(9, 2, 9)))[1].packets
+    lossy = made([conversation()], impairments=Impairments(lose=(9, 2, 9)))[1].packets
     assert lossy == [packet for number, packet in enumerate(whole, 1) if number not in (2, 9)]
 
 
 @pytest.mark.parametrize("side", [CLIENT, SERVER])
 @pytest.mark.parametrize("reader_class", READERS)
 def test_one_side_only(side: int, reader_class: ReaderClass) -> None:
-    files, written = made(conversations(), troubles=Impairments(only=side))
+    files, written = made(conversations(), impairments=Impairments(only=side))
     assert {packet.flow & 1 for packet in written.packets} == {side}
     rows, _ = read_run(files, reader_class)
     # Nobody shows what an acknowledgement counts from.
@@ -214,7 +218,7 @@ def test_one_side_only(side: int, reader_class: ReaderClass) -> None:
 @pytest.mark.parametrize("skipped", [1, 6, 11, 30])
 @pytest.mark.parametrize("reader_class", READERS)
 def test_a_late_start_at_a_message(skipped: int, reader_class: ReaderClass) -> None:
-    files, written = made([conversation()], troubles=Impairments(skip_messages=skipped, mss=(200, 200)))
+    files, written = made([conversation()], impairments=Impairments(skip_messages=skipped, mss=(200, 200)))
     rows, report = read_run(files, reader_class)
     first = [min(each.offset for each in written.sent[0][skipped:] if each.emission.side == side) for side in (0, 1)]
     wanted = sorted((each.emission.side, each.offset - first[each.emission.side]) for each in written.sent[0][skipped:])
@@ -224,11 +228,11 @@ def test_a_late_start_at_a_message(skipped: int, reader_class: ReaderClass) -> N
 
 def test_a_late_start_at_a_packet() -> None:
     whole = made(conversations())[1].packets
-    assert made(conversations(), troubles=Impairments(skip_packets=17))[1].packets == whole[17:]
+    assert made(conversations(), impairments=Impairments(skip_packets=17))[1].packets == whole[17:]
 
 
 def test_a_snap_length_cuts_packets_and_says_so() -> None:
-    files, written = made([conversation()], medium=Medium("pcap", snaplen=100), troubles=Impairments(mss=(60, 60)))
+    files, written = made([conversation()], medium=Medium("pcap", snaplen=100), impairments=Impairments(mss=(60, 60)))
     packets = list(dpkt.pcap.Reader(BytesIO(files[0])))
     assert max(len(data) for _, data in packets) == 100
     assert struct.unpack_from("<I", files[0], 16)[0] == 100
@@ -280,13 +284,15 @@ def test_segments_are_of_the_size_that_was_asked_for() -> None:
 
 
 def test_messages_of_one_burst_share_a_segment_and_those_with_other_acknowledgements_do_not() -> None:
-    talk = Conversation()
+    conversation = Conversation()
     for unheard in (0, 0):
-        talk.send(CLIENT, Frame(Dialect.DCP, "noop"), unheard=unheard)
-    talk.send(SERVER, Frame(Dialect.DCP, "noop", response=True))
-    talk.send(CLIENT, Frame(Dialect.DCP, "noop"), unheard=1)
-    talk.send(CLIENT, Frame(Dialect.DCP, "noop"))
-    data = [(each.flow, each.offset, each.acked, len(each.data)) for each in deliver(talk, 0, lambda: 1448).segments]
+        conversation.send(CLIENT, Frame(Dialect.DCP, "noop"), unheard=unheard)
+    conversation.send(SERVER, Frame(Dialect.DCP, "noop", response=True))
+    conversation.send(CLIENT, Frame(Dialect.DCP, "noop"), unheard=1)
+    conversation.send(CLIENT, Frame(Dialect.DCP, "noop"))
+    data = [
+        (each.flow, each.offset, each.acked, len(each.data)) for each in deliver(conversation, 0, lambda: 1448).segments
+    ]
     assert [each for each in data if each[3]] == [(0, 0, 0, 48), (1, 0, 48, 24), (0, 48, 0, 24), (0, 72, 24, 24)]
 
 
@@ -321,7 +327,7 @@ def ones_complement(data: bytes) -> int:
 
 @pytest.mark.parametrize("version", [4, 6])
 def test_checksums(version: int) -> None:
-    files, _ = made(conversations(), medium=Medium("pcap", ip=version), troubles=Impairments(mss=(1, 700)))
+    files, _ = made(conversations(), medium=Medium("pcap", ip=version), impairments=Impairments(mss=(1, 700)))
     checked = 0
     for _, data in dpkt.pcap.Reader(BytesIO(files[0])):
         ip = data[14:]
@@ -348,7 +354,7 @@ def test_one_connection_goes_round_the_sequence_numbers() -> None:
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
     rough = LOSSLESS[-1]
-    first, again, other = (made(conversations(), seed=seed, troubles=rough)[0] for seed in (4, 4, 5))
+    first, again, other = (made(conversations(), seed=seed, impairments=rough)[0] for seed in (4, 4, 5))
     assert first == again
     assert first != other
 
@@ -368,12 +374,12 @@ def test_a_capture_of_nothing_is_one() -> None:
 
 
 def test_the_rate_stretches_time() -> None:
-    talks = [conversation()]
+    conversations = [conversation()]
     spans = []
     for rate in (10.0, 1000.0):
-        written = to_capture.write(talks, lambda _: BytesIO(), rate=rate)
+        written = to_capture.write(conversations, lambda _: BytesIO(), rate=rate)
         spans.append(written.packets[-1].time_ns / 1e9)
-    messages = len(talks[0].emissions)
+    messages = len(conversations[0].emissions)
     assert spans == pytest.approx([messages / 10, messages / 1000], rel=0.05)
 
 
@@ -400,7 +406,7 @@ def test_what_cannot_be(bad: object) -> None:
 @pytest.mark.parametrize("medium", MEDIA[:8], ids=str)
 def test_tshark_finds_nothing_wrong(medium: Medium, tmp_path: Path) -> None:
     """Every message, right checksums, nothing malformed."""
-    files, written = made(conversations(), medium=medium, troubles=Impairments(mss=(80, 900), retransmit=0.1))
+    files, written = made(conversations(), medium=medium, impairments=Impairments(mss=(80, 900), retransmit=0.1))
     path = tmp_path / f"capture.{medium.form}"
     path.write_bytes(files[0])
     command = ["tshark", "-r", str(path), "-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]
