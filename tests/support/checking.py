@@ -61,7 +61,7 @@ class _Kept(io.BytesIO):
 def captured(conversations: Sequence[Conversation], troubles: Impairments | None = None, seed: int = 1) -> bytes:
     """Return settled conversations as a capture."""
     stream = _Kept()
-    write(conversations, lambda _: stream, seed=seed, medium=Medium(form="pcap"), troubles=troubles)
+    write(conversations, lambda _: stream, seed=seed, medium=Medium(form="pcap"), impairments=troubles)
     return stream.getvalue()
 
 

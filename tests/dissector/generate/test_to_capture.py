@@ -131,7 +131,7 @@ def test_every_medium_carries_what_was_sent(medium: Medium, reader_class: Reader
 
 
 @pytest.mark.parametrize("reader_class", READERS)
-@pytest.mark.parametrize("troubles", LOSSLESS, ids=lambda impairments: str(impairments.facts()))
+@pytest.mark.parametrize("impairments", LOSSLESS, ids=lambda impairments: str(impairments.facts()))
 def test_what_loses_nothing_changes_nothing(impairments: Impairments, reader_class: ReaderClass) -> None:
     """Offsets and what the senders had heard are those of the conversation."""
     files, written = made(conversations(40 if impairments.mss[1] > 1 else 8), impairments=impairments)
