@@ -49,7 +49,7 @@ class Vbucket:
         return self.log[0][0]
 
     def fork(self, seqno: int) -> int:
-        """Begin a new branch behind a seqno, as a failover does; return its uuid."""
+        """Begin a new branch after a seqno, as a failover does; return its uuid."""
         uuid = self.uuid + _BRANCH_UUID
         self.log.insert(0, (uuid, seqno))
         self.documents = {number: each for number, each in self.documents.items() if number <= seqno}

@@ -82,7 +82,7 @@ _EXTRAS_BYTES = _FORM.itemsize - registry.HEADER_SIZE
 def mutation_heads(
     vbucket: Numbers, opaque: Numbers, seqno: Numbers, key_bytes: Numbers, value_bytes: Numbers, cas: Numbers
 ) -> npt.NDArray[np.void]:
-    """Return headers and extras of mutations; keys and values go behind each."""
+    """Return headers and extras of mutations; keys and values go after each."""
     heads = np.zeros(len(seqno), _FORM)
     heads["magic"], heads["opcode"], heads["extras_length"] = 0x80, _MUTATION.opcode, _EXTRAS_BYTES
     heads["key_length"], heads["vbucket"], heads["opaque"], heads["cas"] = key_bytes, vbucket, opaque, cas

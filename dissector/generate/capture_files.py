@@ -153,7 +153,7 @@ def _rows(heads: npt.NDArray[np.void]) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class Files:
-    """The files of a capture while they are written: one, or a new one behind every so many packets."""
+    """The files of a capture while they are written: one, or a new one after every so many packets."""
 
     medium: Medium
     #: Opens the file of this number, from 1. What was written to it is complete when the next one is opened.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dissector.generate.frame import Frame
 
 CLIENT, SERVER = 0, 1
-STEP_NS = 20_000  #: between two messages of which nobody waits for the other
+STEP_NS = 20_000  #: between two messages that do not wait for each other
 LATENCY_NS = 250_000  #: from one side to the other
 
 
@@ -77,6 +77,6 @@ def size_buffer_acks(conversation: Conversation) -> None:
             arrived = sent[peer][max(0, len(sent[peer]) - 1 - emission.unheard)]
             if frame.fields.get("buffer_bytes") == ALL_THAT_ARRIVED:
                 frame.fields["buffer_bytes"] = arrived - returned[peer]
-            # Servers clamp what is given back twice, and so does everybody who counts along.
+            # Servers clamp what is given back twice, so this sum does too.
             returned[peer] = min(returned[peer] + frame.fields.get("buffer_bytes", 0), sent[peer][-1])
         sent[emission.side].append(sent[emission.side][-1] + frame.flow_bytes)

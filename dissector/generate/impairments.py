@@ -98,7 +98,7 @@ class Impairer:
         wanted = self.impairments
         if wanted.quiet:
             return segments
-        # What is sent again is put behind the original wherever that ended up, so reordering comes first.
+        # What is sent again is put after the original wherever that ended up, so reordering comes first.
         if wanted.overlap:
             segments = self._overlapped(segments)
         if wanted.reorder:
@@ -137,7 +137,7 @@ class Impairer:
         return result
 
     def _reordered(self, segments: Sequence[MadeSegment]) -> list[MadeSegment]:
-        """Let segments be overtaken by those behind them; nobody acknowledges what has not arrived."""
+        """Let segments be overtaken by those after them; what has not arrived is not acknowledged."""
         result = list(segments)
         for places in _by_connection(result).values():
             at = 0
@@ -160,7 +160,7 @@ class Impairer:
         """Let segments come twice: as copies, or sent again with what was heard in the meantime."""
         inserted: dict[int, list[MadeSegment]] = defaultdict(list)
         for places in _by_connection(segments).values():
-            # Behind the end of a connection a repeated segment would be a connection of its own.
+            # After the end of a connection a repeated segment would be a connection of its own.
             last = next((n for n, place in enumerate(places) if segments[place].flags & FIN), len(places)) - 1
             before: dict[int, MadeSegment] = {}
             for at, place in enumerate(places[: last + 1]):
@@ -168,16 +168,16 @@ class Impairer:
                 if not segment.data:
                     continue
                 if self._strikes(chance):
-                    behind = min(at + self._chance.randint(*later), last)
+                    following = min(at + self._chance.randint(*later), last)
                     again = segment
                     if resent:
                         heard = max(
                             segments[each].acked
-                            for each in places[at : behind + 1]
+                            for each in places[at : following + 1]
                             if segments[each].flow == segment.flow
                         )
                         again = self._resent(segment, before.get(segment.flow))._replace(acked=heard)
-                    target = places[behind]
+                    target = places[following]
                     inserted[target].append(again._replace(time_ns=segments[target].time_ns))
                 before[segment.flow] = segment
         result = []

@@ -110,7 +110,7 @@ class Ends:
 def ends_of(
     addresses: tuple[str, str], ports: tuple[int, int], chance: random.Random, *, version: int | None, wrap: int | None
 ) -> Ends:
-    """Find sequence numbers by chance; with ``wrap`` the server's go round behind so many bytes."""
+    """Find sequence numbers by chance; with ``wrap`` the server's go round after so many bytes."""
     client, server = chance.getrandbits(32), chance.getrandbits(32)
     if wrap is not None:
         server = (-1 - wrap) % 2**32

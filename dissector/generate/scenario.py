@@ -95,13 +95,13 @@ class Script:
         raise NoPlaceError(f"nothing to break{where}")
 
     def all(self) -> Iterator[tuple[Conversation, Emission]]:
-        """Go through all messages, one connection behind the other."""
+        """Go through all messages, one connection after the other."""
         for conversation in self.conversations:
             for emission in conversation:
                 yield conversation, emission
 
 
 def size_all_buffer_acks(conversations: Sequence[Conversation]) -> None:
-    """Make the sums of all conversations right; behind the last fault."""
+    """Size the buffer acks of all conversations; call it after the last fault."""
     for conversation in conversations:
         size_buffer_acks(conversation)

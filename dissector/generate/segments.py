@@ -1,7 +1,7 @@
 """A conversation as TCP segments: who sends which bytes when, and what had been heard by then.
 
 Knows TCP's rules and when messages are sent; must not know addresses, sequence numbers as they are on the wire, or
-packets. Offsets count the bytes of a direction from behind its SYN, as the analyzer counts them.
+packets. Offsets count the bytes of a direction from after its SYN, as the analyzer counts them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MadeSegment(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the offset behind its last byte."""
+        """Return the offset after its last byte."""
         return self.offset + len(self.data)
 
 
@@ -57,7 +57,7 @@ class Sent(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the offset behind its last byte."""
+        """Return the offset after its last byte."""
         return self.offset + len(self.data)
 
 
@@ -131,7 +131,7 @@ class _SegmentWriter:
         self._put(CLIENT, 0, 0, ACK, b"", self._begin + 2 * LATENCY_NS)
 
     def add(self, index: int) -> None:
-        """Send a message together with those before it, or behind them."""
+        """Send a message together with those before it, or after them."""
         each = self.sent[index]
         if self._burst:
             last, first = self.sent[self._burst[-1]], self.sent[self._burst[0]]

@@ -87,7 +87,7 @@ class Session:
     next_noop: int = 10_000_001
     bucket: Bucket = field(default_factory=Bucket)
     acking: bool = False  #: the consumer gives bytes back by itself, as servers do
-    behind: int = 0  #: how many of the consumer's last messages are still on their way to the producer
+    in_flight: int = 0  #: how many of the consumer's last messages are still on their way to the producer
     answering: bool = False  #: the consumer answers each message of a stream, as the early ones did
     window: int = 0  #: the flow-control window that was agreed upon
     outstanding: int = 0  #: bytes that the producer sent and did not get back
@@ -113,7 +113,7 @@ class Session:
     def send(self, side: int, frame: Frame, *, unheard: int = 0) -> Emission:
         """Send a message; a consumer that acknowledges by itself does so when it is time."""
         if side == self.producer:
-            unheard = unheard or self.behind
+            unheard = unheard or self.in_flight
         emission = self.conversation.send(side, frame, unheard=unheard, pause_ns=self.pending_ns or None)
         self.pending_ns = 0
         self.clock_ns += emission.pause_ns

@@ -207,7 +207,7 @@ class Stream:
     ) -> list[Emission]:
         """Send the next snapshot, up to a seqno, with what the bucket has there; return all of it.
 
-        The first marker of a stream starts at the requested snapshot start, every other one behind the last (SNP-07).
+        The first marker of a stream starts at the requested snapshot start, every other one after the last (SNP-07).
         """
         begin = self.snap_start if self.snap_end < self.snap_start else self.snap_end + 1
         return [self.marker(begin, last, flags, **more), *self.items(self.last + 1, last, holes, deleted)]

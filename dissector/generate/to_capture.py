@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Numbers = npt.NDArray[np.int64]
 
-#: When captures begin: November 2023, behind every CAS that scenarios use.
+#: When captures begin: November 2023, after every CAS that scenarios use.
 EPOCH_NS = 1_700_000_000 * 10**9
 _WRAP_BYTES = 1 << 16  #: of a large capture's first connection, before its sequence numbers go round
 _AT_ONCE = 4096  #: packets that are packed together; bounds the memory

@@ -1,4 +1,5 @@
-"""Changes to a conversation that leave the rest of it consistent: inserting, removing and answering messages.
+"""Changes to a conversation that leave the rest of it consistent: inserting, removing and answering messages,
+sending a snapshot in two parts, agreeing on one more parameter.
 
 Knows that what a side has heard never shrinks (TCP acknowledges everything up to a byte), so that a message put between
 others moves what those had not heard yet. Must not know rules.
@@ -11,18 +12,21 @@ from typing import TYPE_CHECKING
 
 from dissector.codec.message import Header
 from dissector.generate.conversation import LATENCY_NS, STEP_NS, Emission
+from dissector.generate.faults import stream_finder, window_sums
+from dissector.generate.frame import Frame
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dissector.generate.conversation import Conversation
-    from dissector.generate.frame import Frame
+    from dissector.generate.faults.stream_finder import Snapshot
     from dissector.generate.scenario import Script
 
 XATTR_FEATURE = 0x06  #: of HELLO, since 5.0
 _VBUCKETS = registry.DEFAULT_VBUCKETS
+_ONE_MORE = 100  #: bytes; no message that faults add without a document is larger
 
 
 def find(script: Script, wanted: Callable[[Conversation, Emission], bool]) -> tuple[Conversation, Emission]:
@@ -75,12 +79,12 @@ def put_before(conversation: Conversation, anchor: Emission, side: int, frame: F
 
 
 def put_after(conversation: Conversation, anchor: Emission, side: int, frame: Frame) -> Emission:
-    """Say something behind a message."""
+    """Say something after a message."""
     return put(conversation, conversation.place(anchor) + 1, side, frame)
 
 
 def take_out(conversation: Conversation, emission: Emission) -> None:
-    """Leave a message unsaid; the one behind it keeps its time."""
+    """Leave a message unsaid; the one after it keeps its time."""
     at = conversation.place(emission)
     own = sum(each.side == emission.side for each in conversation.emissions[:at])
     for each in conversation.emissions[at + 1 :]:
@@ -92,7 +96,7 @@ def take_out(conversation: Conversation, emission: Emission) -> None:
 
 
 def answer(conversation: Conversation, asked: Emission, frame: Frame) -> Emission:
-    """Answer a message as soon as the other side can have heard it, behind what it sent before it had."""
+    """Answer a message as soon as the other side can have heard it, after what it sent before it had."""
     at = conversation.place(asked) + 1
     side = 1 - asked.side
     needed = sum(each.side == asked.side for each in conversation.emissions[:at])
@@ -149,3 +153,37 @@ def extras_of(frame: Frame) -> bytes:
     head = Header.parse(data)
     start = registry.HEADER_SIZE + head.framing_length
     return data[start : start + head.extras_length]
+
+
+def with_room(script: Script) -> Iterator[Snapshot]:
+    """Go through the ordinary snapshots of connections whose window has room for one message more (FLC-02)."""
+    full = {
+        id(conversation)
+        for conversation in script.conversations
+        for row in window_sums.balances(conversation)
+        if row.window and row.emission.frame.flow_bytes and row.outstanding + _ONE_MORE >= row.window
+    }
+    for each in stream_finder.ranges(script):
+        if id(each.instance.conversation) not in full:
+            yield each
+
+
+def split(snapshot: Snapshot, at: int) -> Emission:
+    """Announce the items from one on as a snapshot of their own; return its marker."""
+    instance, frame = snapshot.instance, snapshot.marker.frame
+    end, last = stream_finder.seqno(snapshot.items[at - 1]), snapshot.end
+    fields = {**frame.fields, "snap_start_seqno": end + 1, "snap_end_seqno": last}
+    frame.fields["snap_end_seqno"] = end
+    if frame.fields.get("max_visible_seqno", 0) > end:
+        frame.fields["max_visible_seqno"] = end
+    return put_before(instance.conversation, snapshot.items[at], instance.producer, frame.copy(fields=fields))
+
+
+def agree(script: Script, conversation: Conversation, key: str, value: str) -> Emission:
+    """Set one more parameter after the others, and have it accepted; return the request."""
+    last = [each for each in conversation if each.frame.name == "control" and each.frame.response][-1]
+    opaque = fresh_opaque(script, conversation)
+    frame = Frame(last.frame.dialect, "control", key=key.encode(), value=value.encode(), opaque=opaque)
+    asked = put_after(conversation, last, 1 - last.side, frame)
+    put_after(conversation, asked, last.side, Frame(frame.dialect, "control", response=True, opaque=opaque))
+    return asked

@@ -93,7 +93,7 @@ def _overrun(script: Script) -> Broken:
 
 
 def _runs(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, list[Emission]]]]:
-    """Go through the runs of acks without which a producer may overrun the window, an ack of everything behind them."""
+    """Go through the runs of acks without which a producer may overrun the window, an ack of everything after them."""
     for conversation, rows in _sums(script):
         acks = [row for row in rows if window_sums.is_ack(row.emission)]
         while acks and not _settled(acks[-1]):  # without an end to it, some would never be given back
@@ -139,10 +139,10 @@ def _stall(script: Script) -> Broken:
 def _leak(script: Script) -> Broken:
     """Never give back a good part of the window, though the connection lives on (FLC-04)."""
     conversation, row, missing = stream_finder.pick(script, _leaks(script))
-    behind = [
+    following = [
         each for each in conversation.emissions[conversation.place(row.emission) + 1 :] if window_sums.is_ack(each)
     ]
-    for each in behind:
+    for each in following:
         edits.take_out(conversation, each)
     row.emission.frame.fields[_AMOUNT] = row.amount - missing
     alive = _alive(script, conversation)
@@ -217,7 +217,7 @@ def _arrived_prepares(conversation: Conversation) -> dict[int, int]:
 
 
 def _unwanted(script: Script) -> Broken:
-    """Give bytes back on a connection without a window (FLC-06): nobody asked for one."""
+    """Give bytes back on a connection without a window (FLC-06): none was asked for."""
     conversation, row = stream_finder.pick(
         script, ((row.emission, (conversation, row)) for conversation, row in _acks(script) if row.amount)
     )
@@ -309,7 +309,7 @@ def _before(conversation: Conversation, row: Balance) -> Emission:
 
 
 def _alive(script: Script, conversation: Conversation) -> Emission:
-    """Return what comes behind the last counted message and the last ack; if nothing does, the consumer asks."""
+    """Return what comes after the last counted message and the last ack; if nothing does, the consumer asks."""
     counted = [at for at, each in enumerate(conversation) if each.frame.flow_bytes or window_sums.is_ack(each)]
     for each in conversation.emissions[counted[-1] + 1 :]:
         if not each.frame.response:

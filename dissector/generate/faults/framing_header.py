@@ -1,6 +1,6 @@
 """Faults of the 24-byte header: lengths, magic, opcode, datatype, CAS, vbucket (FRM-01, 02, 06, 07, 15).
 
-Each changes or adds one message so that the bytes behind it still start with a header. What it adds takes nothing from
+Each changes or adds one message so that the bytes after it still start with a header. What it adds takes nothing from
 the flow-control window.
 """
 
@@ -43,7 +43,7 @@ def _key_length(script: Script) -> Broken:
     def fits(emission: Emission) -> bool:
         frame = emission.frame
         # The key that a reader cuts to the body must not be too long for a key: that would be FRM-09.
-        # And nothing may be left of a value that has extended metadata behind it: that would be FRM-12.
+        # And nothing may be left of a value that has extended metadata after it: that would be FRM-12.
         plain = untouched(emission, *_ITEMS) and frame.framing is None and not frame.fields.get("nmeta")
         return plain and len(frame.key + frame.value) <= _KEY_LIMIT
 
@@ -81,7 +81,7 @@ def _frame_info_cut(script: Script) -> Broken:
 
 
 def _added(script: Script, variant: str, header: dict[str, int], because: str) -> Broken:
-    """Put a message that nobody asks for and nobody counts before an item."""
+    """Put a message before an item that needs no request and counts for no window."""
     conversation, anchor = script.find(lambda each: untouched(each, *_ITEMS))
     frame = Frame(anchor.frame.dialect, "noop", opaque=fresh_opaque(script, conversation), header=header)
     return Broken("FRM-02", variant, conversation, (put_before(conversation, anchor, anchor.side, frame),), because)

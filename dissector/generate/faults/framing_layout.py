@@ -63,7 +63,7 @@ def _extras_missing(script: Script) -> Broken:
 
 
 def _frame_info(variant: str, rule: str, because: str, number: int, data: bytes | None) -> Callable[[Script], Broken]:
-    """Return a fault that puts one more object behind the stream id; without data it is the stream id again."""
+    """Return a fault that puts one more object after the stream id; without data it is the stream id again."""
 
     def apply(script: Script) -> Broken:
         conversation, guilty = script.find(lambda each: untouched(each, *_ITEMS) and each.frame.stream_id is not None)

@@ -149,7 +149,7 @@ def _number(
 
 
 def _bracket(script: Script) -> Broken:
-    # One more, behind the end: the brackets that count still alternate (SNP-11).
+    # One more, after the end: the brackets that count still alternate (SNP-11).
     conversation, anchor = script.find(
         lambda each: untouched(each, "oso_snapshot") and each.frame.fields["oso_flags"] == 2
     )

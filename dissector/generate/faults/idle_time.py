@@ -48,7 +48,7 @@ def hold(script: Script, conversation: Conversation, emission: Emission, seconds
 
 
 def restful(conversation: Conversation, emission: Emission) -> bool:
-    """Tell whether nobody waits for an answer before this message, so that time may pass."""
+    """Tell whether no answer is pending before this message, so that time may pass."""
     waiting: set[tuple[str, bytes]] = set()
     for each in conversation.emissions[: conversation.place(emission)]:
         frame = each.frame

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _ITEMS = ("mutation", "deletion", "expiration")
 _PENDING = (2, 3)  #: by the sender's era
-_SILENCE = 125  #: seconds; nobody waits longer than 60
+_SILENCE = 125  #: seconds; no side waits longer than 60
 _NEAR = 20  #: messages around a close or a takeover in which refusals are to be expected
 _ENDING = ("close_stream", "stream_end", "set_vbucket_state")
 _QUIET_CONTROL = (b"set_priority", b"medium")  #: a parameter that shows in no other message
@@ -97,15 +97,15 @@ def _control(anchor: Emission) -> Frame:
 
 
 def _unsaid(variant: str, wanted: Callable[[Emission], bool], *, noops: bool = True) -> Callable[[Script], Broken]:
-    """Return a fault that leaves an answer out and lets time pass behind it, with no-ops or without."""
+    """Return a fault that leaves an answer out and lets time pass after it, with no-ops or without."""
 
     def apply(script: Script) -> Broken:
         options = []
         for conversation, asked in script.all():
             reply = _reply(conversation, asked) if wanted(asked) else None
-            behind = conversation.emissions[conversation.place(reply) + 1 :] if reply is not None else []
-            if reply is not None and behind:
-                options.append((asked, (conversation, asked, reply, behind[0])))
+            later = conversation.emissions[conversation.place(reply) + 1 :] if reply is not None else []
+            if reply is not None and later:
+                options.append((asked, (conversation, asked, reply, later[0])))
         conversation, guilty, reply, following = pick(script, options)
         take_out(conversation, reply)
         if noops:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dissector.generate.scenario import Script
 
 _END_ON_CLOSE = b"send_stream_end_on_client_close_stream"
-_LINGER = 10 * SECOND  #: how long a conversation goes on behind a message that does not come
+_LINGER = 10 * SECOND  #: how long a conversation goes on after a message that does not come
 
 
 def _other_opaque(variant: str, choose: Callable[[Instance], list[Emission]]) -> Callable[[Script], Broken]:
@@ -66,7 +66,7 @@ def _ends(instance: Instance) -> list[Emission]:
 
 
 def _unanswered(conversation: Conversation, end: Emission) -> bool:
-    """Tell whether nobody answers a stream end, as some do: the answer would be left without it (OPQ-01)."""
+    """Tell whether stream ends go unanswered here; some are answered, and the answer would be left alone (OPQ-01)."""
     answered = {each.frame.opaque for each in conversation if untouched(each, "stream_end", response=True)}
     return untouched(end, "stream_end") and end.frame.opaque not in answered
 
@@ -138,14 +138,14 @@ def _second_stream(script: Script) -> Broken:
     def fits(instance: Instance) -> bool:
         last = instance.snapshots[-1] if instance.snapshots else None
         live = instance.finish is None and instance.close is None
-        # Nothing comes behind it that would belong to the new stream, and it stands at the end of a snapshot.
+        # Nothing comes after it that would belong to the new stream, and it stands at the end of a snapshot.
         return live and last is not None and last.whole and instance.asked.get("end_seqno") == NO_END
 
     options = [
         (each, (instance, each))
         for instance in _latest(instances(script))
         if fits(instance)
-        for each in _behind(instance.conversation, instance.items[-1], itself=True)
+        for each in _after(instance.conversation, instance.items[-1], itself=True)
     ]
     instance, anchor = pick(script, options)
     asked, guilty = _ask_again(instance, anchor, fresh_opaque(script, instance.conversation))
@@ -180,7 +180,7 @@ def _closed(found: list[Instance], *, told: bool) -> Iterator[tuple[Instance, Em
         close = instance.close
         if close is None or _ends_on_close(instance.conversation) is not told:
             continue
-        for each in _behind(instance.conversation, close):
+        for each in _after(instance.conversation, close):
             if untouched(each, "close_stream", response=True) and each.frame.opaque == close.frame.opaque:
                 if each.frame.status == SUCCESS and each.side == instance.producer:
                     yield instance, close, each
@@ -271,7 +271,7 @@ def _opaque_again(script: Script) -> Broken:
         (each, (instance, each))
         for instance, end in ended
         if instance.items and instance.snapshots[-1].ranged
-        for each in _behind(instance.conversation, end, itself=True)
+        for each in _after(instance.conversation, end, itself=True)
     ]
     instance, anchor = pick(script, options)
     asked, granted = _ask_again(instance, anchor, instance.request.frame.opaque)
@@ -295,7 +295,7 @@ def _ask_again(instance: Instance, anchor: Emission, opaque: bytes) -> tuple[Emi
 def _linger(script: Script, instance: Instance, last: Emission) -> tuple[Emission, ...]:
     """Let the conversation go on long enough that a missing message is missed; return what was added for that."""
     conversation = instance.conversation
-    if sum(each.pause_ns for each in _behind(conversation, last)) >= _LINGER:
+    if sum(each.pause_ns for each in _after(conversation, last)) >= _LINGER:
         return ()
     opaque = fresh_opaque(script, conversation)
     side = 1 - instance.producer
@@ -305,7 +305,7 @@ def _linger(script: Script, instance: Instance, last: Emission) -> tuple[Emissio
     return asked, put(conversation, len(conversation.emissions), instance.producer, told)
 
 
-def _behind(conversation: Conversation, emission: Emission, *, itself: bool = False) -> list[Emission]:
+def _after(conversation: Conversation, emission: Emission, *, itself: bool = False) -> list[Emission]:
     return conversation.emissions[conversation.place(emission) + (not itself) :]
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dissector.generate.faults import edits, seqno_durability, seqno_versions, stream_finder
-from dissector.generate.faults.splits import split, with_room
+from dissector.generate.faults.edits import split, with_room
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import ACK, DISK_ONLY, TAKEOVER, TO_LATEST
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LIMIT = 1 << 48  #: seqnos are below
 _MUCH_LATER = 1000  #: an end that a stream is far from
-_BEYOND = 5  #: how far behind the marker's end a seqno advanced is
+_BEYOND = 5  #: how far after the marker's end a seqno advanced is
 _UUID_BYTES = 8
 _DENSE, _DENSE_SPAN = 0.5, 20  #: what a stream was like before its snapshots grew thin
 _THIN, _THIN_SPAN = 0.05, 400  #: half of what is suspicious, four times as wide as needed
@@ -106,7 +106,7 @@ def _over_early(script: Script) -> Broken:
 
 
 def _beyond_end(script: Script) -> Broken:
-    """Announce one more snapshot behind the end that was asked for (SEQ-03)."""
+    """Announce one more snapshot after the end that was asked for (SEQ-03)."""
     found = stream_finder.pick(
         script,
         (
@@ -126,7 +126,7 @@ def _beyond_end(script: Script) -> Broken:
 
 
 def _zero(script: Script) -> Broken:
-    """Give the first item of a fresh stream the seqno 0 (SEQ-07); so it cannot be behind the start (SEQ-02)."""
+    """Give the first item of a fresh stream the seqno 0 (SEQ-07); so it cannot be after the start (SEQ-02)."""
     unshared = stream_finder.unshared(script)
     found = stream_finder.pick(
         script,
@@ -173,7 +173,7 @@ def _dense(snapshot: Snapshot) -> bool:
 
 
 def _loose_ends(script: Script) -> Iterator[Snapshot]:
-    """Go through last snapshots whose end may lie elsewhere: nobody goes on from there."""
+    """Go through last snapshots whose end may lie elsewhere: no stream goes on from there."""
     reported = any(each.frame.name == "get_all_vb_seqnos" for _, each in script.all())
     for each in stream_finder.ranges(script):
         free = each.instance.alone and each.following is None and not reported and not each.instance.acknowledged
@@ -196,7 +196,7 @@ def _advanced_again(script: Script) -> Broken:
 
 
 def _advanced_beyond(script: Script) -> Broken:
-    """Advance behind the end of a snapshot (SEQ-11), where nothing follows that would be out of order."""
+    """Advance after the end of a snapshot (SEQ-11), where nothing follows that would be out of order."""
     found = stream_finder.pick(
         script,
         (
@@ -214,20 +214,22 @@ def _advanced_beyond(script: Script) -> Broken:
 def _advanced_early(script: Script) -> Broken:
     """Advance in the middle of a snapshot (SEQ-11); filtered backfills may, memory snapshots may not."""
     unshared = stream_finder.unshared(script)
-    instance, item, behind = stream_finder.pick(
+    instance, item, following = stream_finder.pick(
         script,
         (
-            (item, (each.instance, item, behind))
+            (item, (each.instance, item, following))
             for each in _ordinary(script)
             if each.in_memory and not each.instance.filtered
-            for item, behind in zip(each.items[1:], each.items[2:], strict=False)
+            for item, following in zip(each.items[1:], each.items[2:], strict=False)
             if item.frame.name in stream_finder.DOCUMENTS and id(item) in unshared
         ),
     )
     seqno = stream_finder.seqno(item)
     item.frame = _advanced(item, seqno)
-    because = f"seqno {stream_finder.seqno(behind)} comes in the snapshot that seqno {seqno} was advanced to the end of"
-    return Broken("SEQ-11", "early", instance.conversation, (item, behind), because)
+    because = (
+        f"seqno {stream_finder.seqno(following)} comes in the snapshot that seqno {seqno} was advanced to the end of"
+    )
+    return Broken("SEQ-11", "early", instance.conversation, (item, following), because)
 
 
 def _ordinary(script: Script) -> Iterator[Snapshot]:

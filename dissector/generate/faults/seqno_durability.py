@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dissector.generate.scenario import Script
 
 _COMPLETIONS = ("commit", "abort")
-_NOT_SENT_YET = 10  #: how far behind everything that was sent a replica acknowledges
+_NOT_SENT_YET = 10  #: how far after everything that was sent a replica acknowledges
 
 
 class _Write(NamedTuple):

@@ -43,11 +43,11 @@ def _versions(script: Script, conversations: Collection[int]) -> tuple[Instance,
         for instance in stream_finder.instances(script):
             if id(instance.conversation) not in conversations:
                 continue
-            # Only behind ordinary snapshots: in others the order of arrival says nothing.
+            # Only after ordinary snapshots: in others the order of arrival says nothing.
             parts = [each for each in instance.snapshots if not each.out_of_order]
-            for before, behind in pairwise(parts):
+            for before, following in pairwise(parts):
                 older = next((each for each in before.items if usable(each)), None)
-                for newer in behind.items if older is not None else ():
+                for newer in following.items if older is not None else ():
                     if usable(newer) and older is not None:
                         yield newer, (instance, older, newer)
 

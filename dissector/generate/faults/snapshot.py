@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dissector.generate.faults import edits, snapshot_markers, snapshot_oso, stream_finder
-from dissector.generate.faults.splits import with_room
+from dissector.generate.faults.edits import with_room
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import ACK, CHECKPOINT
 from dissector.spec.model import Dialect
@@ -69,7 +69,7 @@ def _never_closed(script: Script) -> Broken:
 
 
 def _below(script: Script) -> Broken:
-    """Let a marker start behind its first item (SNP-02)."""
+    """Let a marker start after its first item (SNP-02)."""
     found = stream_finder.pick(
         script,
         (
@@ -109,7 +109,7 @@ def _above(script: Script) -> Broken:
 
 
 def _inverted(script: Script) -> Broken:
-    """Announce a snapshot that starts behind its end (SNP-03).
+    """Announce a snapshot that starts after its end (SNP-03).
 
     It ends where the last one did, so that nothing is missing, and has no items, which is a fault that cannot be
     avoided: none would be inside.
@@ -189,7 +189,7 @@ def _key_twice_out_of_order(script: Script) -> Broken:
 
 
 def _key_twice_early(script: Script) -> Broken:
-    # Behind the first marker recorded servers send keys again before the next one.
+    # After the first marker recorded servers send keys again before the next one.
     return _repeated_key(script, "early", lambda each: _early(each) and each.former is None)
 
 
@@ -277,27 +277,27 @@ def _drafted(snapshot: Snapshot) -> bool:
 
 
 def _over(snapshot: Snapshot) -> Emission | None:
-    """Return what says that the stream is over: a closed one may leave items behind its last marker."""
+    """Return what says that the stream is over: a closed one may leave items after its last marker."""
     return snapshot.instance.finish
 
 
 def _answer(asked: Emission, snapshot: Snapshot) -> Emission | None:
     """Return the success that an early consumer answers a marker with."""
     conversation = snapshot.instance.conversation
-    behind = conversation.emissions[conversation.place(asked) + 1 :]
-    return next((each for each in behind if each in snapshot.instance.confirmed), None)
+    following = conversation.emissions[conversation.place(asked) + 1 :]
+    return next((each for each in following if each in snapshot.instance.confirmed), None)
 
 
 def _next_marker(snapshot: Snapshot) -> Emission | None:
-    behind = snapshot.following
-    return None if behind is None or not behind.ranged else behind.marker
+    following = snapshot.following
+    return None if following is None or not following.ranged else following.marker
 
 
 def _pairs(script: Script) -> Iterator[Snapshot]:
     """Go through the snapshots that another one follows, both without history."""
     for each in with_room(script):
-        behind = each.following
-        if behind is not None and behind.ranged and not each.historical and not behind.historical:
+        following = each.following
+        if following is not None and following.ranged and not each.historical and not following.historical:
             yield each
 
 

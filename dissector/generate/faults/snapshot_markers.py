@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissector.generate.faults import edits, stream_finder
-from dissector.generate.faults.splits import agree, split, with_room
+from dissector.generate.faults.edits import agree, split, with_room
 from dissector.generate.frame import Frame
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import ACK, CHECKPOINT, DISK, HISTORY, MAY_DUPLICATE, MEMORY, TAKEOVER
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dissector.generate.scenario import Script
 
 _VISIBLE, _COMPLETED = "max_visible_seqno", "high_completed_seqno"
-_TOO_FAR = 7  #: how far behind the end a seqno is that must not be behind it
+_TOO_FAR = 7  #: how far after the end a seqno is that must not be after it
 
 
 def _retyped(
@@ -87,7 +87,7 @@ def _unasked_confirmation(script: Script) -> Broken:
 
 
 def _invisible(script: Script) -> Broken:
-    """Say that a seqno behind the end is visible (SNP-09)."""
+    """Say that a seqno after the end is visible (SNP-09)."""
     found = stream_finder.pick(
         script, ((each.marker, each) for each in stream_finder.ranges(script) if _VISIBLE in each.marker.frame.fields)
     )
@@ -202,17 +202,17 @@ def _empty(script: Script) -> Broken:
 
     def options() -> Iterator[tuple[Emission, tuple[Snapshot, Snapshot]]]:
         for each in stream_finder.ranges(script):
-            behind = each.following
-            usable = behind is not None and behind.historical and behind.end == each.end
-            if usable and behind is not None and all(id(item) in unshared for item in each.items):
-                yield each.marker, (each, behind)
+            following = each.following
+            usable = following is not None and following.historical and following.end == each.end
+            if usable and following is not None and all(id(item) in unshared for item in each.items):
+                yield each.marker, (each, following)
 
-    found, behind = stream_finder.pick(script, options())
+    found, following = stream_finder.pick(script, options())
     conversation = found.instance.conversation
     for item in found.items:
         edits.take_out(conversation, item)
     because = f"nothing comes of the snapshot {found.start} to {found.end}"
-    return Broken("SNP-12", "", conversation, (found.marker, behind.marker), because)
+    return Broken("SNP-12", "", conversation, (found.marker, following.marker), because)
 
 
 def _to_memory(script: Script) -> Broken:
@@ -245,9 +245,9 @@ def _to_disk(script: Script) -> Broken:
             if id(each.instance.conversation) in recent and each.end <= each.instance.asked["end_seqno"]
         ),
     )
-    behind = found.following
-    if behind is not None and behind.in_memory:
-        behind.marker.frame.fields["snapshot_type"] |= CHECKPOINT
+    following = found.following
+    if following is not None and following.in_memory:
+        following.marker.frame.fields["snapshot_type"] |= CHECKPOINT
     marker = split(found, len(found.items) - 1)
     marker.frame.fields["snapshot_type"] = found.flags & ~(CHECKPOINT | MEMORY) | DISK
     return _unmarked("to-disk", found, marker, found.marker)
@@ -261,11 +261,11 @@ def _unmarked(variant: str, found: Snapshot, marker: Emission, before: Emission)
 
 def _inner(each: Snapshot) -> bool:
     """Tell whether it is a plain memory snapshot between others of memory, or the last one."""
-    before, behind = each.former, each.following
+    before, following = each.former, each.following
     plain = each.in_memory and not each.historical and not each.flags & ACK
     # Of sync replication, a disk marker would have to say what was completed (SNP-09).
     plain = plain and _VISIBLE not in each.marker.frame.fields
-    return plain and before is not None and before.in_memory and (behind is None or behind.in_memory)
+    return plain and before is not None and before.in_memory and (following is None or following.in_memory)
 
 
 def _from_disk(script: Script) -> Iterator[Snapshot]:

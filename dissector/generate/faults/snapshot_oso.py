@@ -95,15 +95,15 @@ def _over_inside(script: Script) -> Broken:
         ),
     )
     instance = found.instance
-    for each in _behind(instance, closing):
+    for each in _after(instance, closing):
         edits.take_out(instance.conversation, each)
     closing.frame = closing.frame.copy(name="stream_end", fields={"end_reason": REASON_STATE})
     because = f"the stream of vbucket {instance.vbucket} ends inside an out-of-order snapshot"
     return Broken("SNP-11", "over-inside", instance.conversation, (closing, found.marker), because)
 
 
-def _behind(instance: Instance, emission: Emission) -> list[Emission]:
-    """Return what is said of a stream behind a message, by either side."""
+def _after(instance: Instance, emission: Emission) -> list[Emission]:
+    """Return what is said of a stream after a message, by either side."""
     conversation, opaque = instance.conversation, instance.request.frame.opaque
     return [each for each in conversation.emissions[conversation.place(emission) + 1 :] if each.frame.opaque == opaque]
 
@@ -117,7 +117,7 @@ def _draft_ended_twice(script: Script) -> Broken:
 
 
 def _draft_item_outside(script: Script) -> Broken:
-    """Send the last item of a snapshot behind its end (SNP-14)."""
+    """Send the last item of a snapshot after its end (SNP-14)."""
     found, closing = stream_finder.pick(
         script,
         ((each.items[-1], (each, end)) for each, end in _brackets(script, "snapshot_start") if len(each.items) > 1),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Messages of a stream that have a seqno of their own.
 DATA = frozenset(("mutation", "deletion", "expiration", "prepare", "commit", "abort", "seqno_advanced", "system_event"))
-DOCUMENTS = frozenset(("mutation", "deletion", "expiration"))  #: those that show a version which everybody sees
+DOCUMENTS = frozenset(("mutation", "deletion", "expiration"))  #: those that show a version which is visible at once
 _OPENING = frozenset(("snapshot_marker", "snapshot_start"))
 _OSO_START, _OSO_END = 1, 2
 
@@ -93,7 +93,7 @@ class Snapshot:
 
     @property
     def following(self) -> Snapshot | None:
-        """Return the snapshot behind it in its stream."""
+        """Return the snapshot after it in its stream."""
         later = self.instance.snapshots[self.at + 1 : self.at + 2]
         return later[0] if later else None
 
@@ -140,7 +140,7 @@ class Instance:
 
 
 def instances(script: Script) -> list[Instance]:
-    """Return all streams that were granted, one connection behind the other."""
+    """Return all streams that were granted, one connection after the other."""
     found = [instance for conversation in script.conversations for instance in _read(conversation)]
     asked: dict[int, int] = {}
     for _, each in script.all():
@@ -220,7 +220,7 @@ def _read(conversation: Conversation) -> list[Instance]:
     found: list[Instance] = []
     requests: dict[bytes, Emission] = {}
     live: dict[tuple[int, int | None], Instance] = {}
-    loose: dict[int, list[Emission]] = {}  #: items of the early dialect, whose marker comes behind them
+    loose: dict[int, list[Emission]] = {}  #: items of the early dialect, whose marker comes after them
     for emission in conversation:
         frame = emission.frame
         name, place = frame.name, (frame.vbucket, frame.stream_id)

@@ -59,8 +59,8 @@ def balances(conversation: Conversation) -> list[Balance]:
     side = producer_of(conversation)
     if side is None:
         return []
-    sizes = [0]  #: sums behind each of the producer's messages
-    refunds = [0]  #: sums behind each of the consumer's messages
+    sizes = [0]  #: sums after each of the producer's messages
+    refunds = [0]  #: sums after each of the consumer's messages
     window = 0
     wanted: dict[bytes, int] = {}
     rows = []

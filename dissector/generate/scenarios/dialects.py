@@ -27,7 +27,7 @@ _STATE_CHANGED = 2  #: subtype of the draft's stream end
 
 
 def closed_by_marker(stream: Stream, last: int) -> None:
-    """Send items up to a seqno and the marker that closes them: it came behind them, without a range."""
+    """Send items up to a seqno and the marker that closes them: it came after them, without a range."""
     stream.items(stream.last + 1, last, holes=0.1)
     stream.marker(0, 0)
 

@@ -164,7 +164,7 @@ def _newer_server(chance: random.Random, _size: Size) -> list[Conversation]:
 def _missing_hello(chance: random.Random, _size: Size) -> list[Conversation]:
     session = modern(chance, "begun-before")
     before = ("hello", "select_bucket")
-    # The capture begins behind HELLO: that keys have collection ids shows in the keys alone.
+    # The capture begins after HELLO: that keys have collection ids shows in the keys alone.
     session.conversation.emissions = [each for each in session.conversation if each.frame.name not in before]
     streams = [session.stream(vbucket) for vbucket in range(2)]
     for stream in streams:

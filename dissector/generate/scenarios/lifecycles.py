@@ -70,11 +70,11 @@ def _reopened_in_flight(chance: random.Random, _size: Size) -> list[Conversation
     sent = old.items(11, 13)
     old.ask_close(unheard=len(sent) + 1)
     fresh = session.request(0, 10, uuid=uuid, snapshot=(10, 10), unheard=len(sent) + 1)
-    session.behind = 2
+    session.in_flight = 2
     old.items(14, 15)
-    session.behind = 1
+    session.in_flight = 1
     old.answer_close()
-    session.behind, session.acking = 0, True
+    session.in_flight, session.acking = 0, True
     fresh.accept()
     fresh.follow(16, MEMORY | CHECKPOINT)
     session.idle(6)
@@ -90,9 +90,9 @@ def _close_in_flight(chance: random.Random, _size: Size) -> list[Conversation]:
     stream.items(13, 18)
     # The producer goes on until the close reaches it, and with this parameter until its stream end.
     stream.ask_close(unheard=3)
-    session.behind = 1
+    session.in_flight = 1
     stream.items(19, 22)
-    session.behind, session.acking = 0, True
+    session.in_flight, session.acking = 0, True
     stream.answer_close()
     stream.items(23, 25)
     stream.end(REASON_CLOSED)

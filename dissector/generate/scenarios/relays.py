@@ -59,7 +59,7 @@ def _relay_refused(chance: random.Random, _size: Size) -> list[Conversation]:
     relay.refuse(missing, _NOT_MY_VBUCKET)
     relay.confirm(good)
     relay.snapshot(good, 12, DISK)
-    # The consumer has that stream already, and asks nobody: the answer has no extras.
+    # The consumer has that stream already, and does not ask: the answer has no extras.
     relay.refuse(relay.add_stream(0), _EEXISTS, reached=False)
     relay.snapshot(good, 20, MEMORY | CHECKPOINT)
     relay.idle(21)

@@ -77,7 +77,7 @@ def durable_write(stream: Stream, seqno: int, key: bytes, visible: int, *, abort
 
 
 def hand_over(session: Session, stream: Stream, pending: int, snapshots: tuple[int, ...], last: int) -> None:
-    """Send the last snapshots of a takeover, each confirmed behind its last item, then the states and the end."""
+    """Send the last snapshots of a takeover, each confirmed after its last item, then the states and the end."""
     for end in snapshots:
         stream.follow(end, MEMORY | ACK)
         stream.confirm_marker()
@@ -131,7 +131,7 @@ def _relay(chance: random.Random, _size: Size) -> list[Conversation]:
     relay.confirm(asked[0])
     for each in asked:
         relay.snapshot(each, 14, DISK)
-    # The answers of the others come behind their first items.
+    # The answers of the others come after their first items.
     relay.confirm(asked[1])
     relay.confirm(asked[2])
     for end in (22, 30):

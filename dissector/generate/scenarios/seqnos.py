@@ -1,4 +1,4 @@
-"""Seqnos, revisions and CAS values that look wrong and are not, and streams that end where nobody asked them to.
+"""Seqnos, revisions and CAS values that look wrong and are not, and streams that end where no request told them to.
 
 Each scenario is about exceptions of the seqno rules (SEQ); the reasons stand beside it. Must not know faults.
 """

@@ -29,7 +29,7 @@ _FILTER = b'{"collections":["8"]}'
 def _replica_source(chance: random.Random, _size: Size) -> list[Conversation]:
     session = modern(chance, "from-a-replica", era=Release(6, 5), collections=False)
     stream = session.stream(0)
-    # A replica has merged a disk snapshot of its active's with the memory snapshot behind it: its own snapshots begin
+    # A replica has merged a disk snapshot of its active's with the memory snapshot after it: its own snapshots begin
     # below the end of the last one, are left unfinished, and may have a key twice.
     stream.marker(0, 20, FROM_DISK)
     for seqno in range(1, 16):

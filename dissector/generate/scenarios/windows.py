@@ -80,9 +80,9 @@ def _ack_in_flight(chance: random.Random, _size: Size) -> list[Conversation]:
             held = session.outstanding
             session.ack(unheard=3)
             left = session.outstanding
-            session.outstanding, session.behind = held, 1
+            session.outstanding, session.in_flight = held, 1
             fill(session, stream, min(80, stream.last + 4))
-            session.outstanding, session.behind = session.outstanding - held + left, 0
+            session.outstanding, session.in_flight = session.outstanding - held + left, 0
         else:
             session.ack()
     session.ack()

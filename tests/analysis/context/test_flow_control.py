@@ -134,7 +134,7 @@ def chatter(chance: random.Random, *, early: bool = False) -> Conversation:
         stream.marker(0, 1 << 20, MEMORY)
     for _ in range(chance.randint(5, 60)):
         session.pending_ns = chance.choice((0, 0, 0, 0, SECOND // 2, 12 * SECOND, 70 * SECOND))
-        session.behind = chance.choice((0, 0, 0, 1, 2))
+        session.in_flight = chance.choice((0, 0, 0, 1, 2))
         act = chance.random()
         if act < 0.6:
             for _ in range(chance.randint(1, 4)):
@@ -147,7 +147,7 @@ def chatter(chance: random.Random, *, early: bool = False) -> Conversation:
         else:
             status = chance.choice((0, 0, 0, 4))
             session.control("connection_buffer_size", chance.choice(("0", "500", "2500", "9000")), status=status)
-    session.behind = 0
+    session.in_flight = 0
     session.idle(chance.choice((0, 3, 30)))
     session.failover_log(0)
     size_all_buffer_acks([talk])
