@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 NO_END = (1 << 64) - 1
-TAKEOVER, DISK_ONLY, TO_LATEST = 0x01, 0x02, 0x04
+TAKEOVER, DISK_ONLY, TO_LATEST = map(enums.STREAM_FLAGS.bit, ("takeover", "disk_only", "to_latest"))
 PRODUCER = enums.OPEN_FLAGS.bit("producer")
 DELETE_TIMES = enums.OPEN_FLAGS.bit("include_delete_times")
 SECOND = 1_000_000_000

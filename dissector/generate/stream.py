@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from dissector.generate.conversation import Emission
     from dissector.generate.session import Session
 
-MEMORY, DISK, CHECKPOINT, ACK, HISTORY, MAY_DUPLICATE = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
-REASON_OK, REASON_CLOSED, REASON_STATE = 0, 1, 2
-SUCCESS, ROLLBACK = 0x00, 0x23
+MEMORY, DISK, CHECKPOINT, ACK, HISTORY, MAY_DUPLICATE = map(
+    enums.MARKER_FLAGS.bit, ("memory", "disk", "checkpoint", "acknowledge", "history", "may_contain_duplicates")
+)
+REASON_OK, REASON_CLOSED, REASON_STATE = map(enums.END_REASONS.number, ("ok", "closed", "state_changed"))
+SUCCESS, ROLLBACK = map(enums.STATUSES.number, ("success", "rollback"))
 JSON = enums.DATATYPES.bit("json")
 _DELETED_AT = 1_699_990_000
 

@@ -14,7 +14,7 @@ from dissector.codec.message import Header
 from dissector.generate.conversation import LATENCY_NS, STEP_NS, Emission
 from dissector.generate.faults import stream_finder, window_sums
 from dissector.generate.frame import Frame
-from dissector.spec import registry
+from dissector.spec import enums, registry
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dissector.generate.faults.stream_finder import Snapshot
     from dissector.generate.scenario import Script
 
-XATTR_FEATURE = 0x06  #: of HELLO, since 5.0
+XATTR_FEATURE = enums.FEATURES.number("xattr")
 _VBUCKETS = registry.DEFAULT_VBUCKETS
 _ONE_MORE = 100  #: bytes; no message that faults add without a document is larger
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ITEMS = ("mutation", "deletion", "expiration")
 _JSON = enums.DATATYPES.bit("json")
 _KEY_LIMIT = registry.MAX_KEY - 1  #: without a collection id
-_NOT_MY_VBUCKET = 0x07
+_NOT_MY_VBUCKET = enums.STATUSES.number("not_my_vbucket")
 _PRESERVE_TTL = 5  #: number of a frame info
 _ASKED_BY_CONSUMER = ("stream_request", "get_failover_log", "buffer_ack", "close_stream")
 

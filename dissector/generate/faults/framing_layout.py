@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dissector.generate.scenario import Script
     from dissector.spec.model import Flags
 
-_EINVAL = 0x04
+_EINVAL = enums.STATUSES.number("invalid_arguments")
 _PRESERVE_TTL, _UNKNOWN_INFO = 5, 9  #: numbers of frame infos
 _QUIET_CONTROL = b"set_priority"  #: a parameter that shows in no other message
 _ITEMS = ("mutation", "deletion", "expiration")

@@ -23,6 +23,7 @@ from dissector.generate.faults.stream_finder import instances, pick
 from dissector.generate.frame import Frame
 from dissector.generate.scenario import Broken, Fault
 from dissector.generate.session import ACK, SECOND, TAKEOVER, TO_LATEST
+from dissector.spec import enums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -294,12 +295,18 @@ FAULTS: tuple[Fault, ...] = (
     Fault("OPQ-05", "an add stream response in the other byte order", "relay", _other_order, "byte-order"),
     Fault("OPQ-05", "a stream request without the flags of its add stream", "relay", _lost_flags, "flags"),
     Fault("OPQ-05", "an add stream without a stream request", "relay", _no_request, "no-request"),
-    Fault("OPQ-11", "an item refused as out of range", "basic", _refusal("range", 0x22, b"Outside range"), "range"),
+    Fault(
+        "OPQ-11",
+        "an item refused as out of range",
+        "basic",
+        _refusal("range", enums.STATUSES.number("out_of_range"), b"Outside range"),
+        "range",
+    ),
     Fault(
         "OPQ-11",
         "an item refused for want of a stream",
         "basic",
-        _refusal("no-stream", 0x01, b"Not found"),
+        _refusal("no-stream", enums.STATUSES.number("key_not_found"), b"Not found"),
         "no-stream",
     ),
 )

@@ -13,6 +13,7 @@ from dissector.generate.frame import Frame
 from dissector.generate.scenario import Scenario
 from dissector.generate.scenarios.setup import early, new_conversation
 from dissector.generate.stream import pack_log
+from dissector.spec import enums
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from dissector.generate.session import Stream
 
 _NO_END = (1 << 64) - 1
-_STATE_CHANGED = 2  #: subtype of the draft's stream end
+_STATE_CHANGED = enums.DRAFT_END_REASONS.number("state_changed")
 
 
 def closed_by_marker(stream: Stream, last: int) -> None:

@@ -31,7 +31,10 @@ _XATTR, _SNAPPY = enums.DATATYPES.bit("xattr"), enums.DATATYPES.bit("snappy")
 _KEEP_DATATYPE = enums.OPEN_FLAGS.bit("no_value_with_underlying_datatype")
 _DURATION = 0  #: frame info of responses: how long the server took
 _COLLECTION_FLUSH = 2  #: an event of 5.0 to 7.1
-_ENOENT, _EEXISTS, _EINVAL, _NOT_MY_VBUCKET, _ERANGE, _NOT_SUPPORTED = 0x01, 0x02, 0x04, 0x07, 0x22, 0x83
+_ENOENT, _EEXISTS, _EINVAL, _NOT_MY_VBUCKET, _ERANGE, _NOT_SUPPORTED = map(
+    enums.STATUSES.number,
+    ("key_not_found", "key_exists", "invalid_arguments", "not_my_vbucket", "out_of_range", "not_supported"),
+)
 #: The beginning of a TLS connection: a ClientHello, and a ServerHello, of no other meaning.
 _TLS = (
     bytes.fromhex("16030100 2f 0100 002b 0303") + bytes(range(32)) + bytes.fromhex("00 0002 1301 0100"),

@@ -13,7 +13,7 @@ from dissector.generate.conversation import CLIENT, LATENCY_NS
 from dissector.generate.frame import ALL_THAT_ARRIVED
 from dissector.generate.scenarios.setup import RELEASE_3, new_conversation
 from dissector.generate.session import SECOND, Session
-from dissector.generate.stream import pack_log
+from dissector.generate.stream import ROLLBACK, pack_log
 
 if TYPE_CHECKING:
     import random
@@ -128,7 +128,7 @@ class Relay:
     def roll_back(self, relayed: Relayed, seqno: int) -> None:
         """Tell the consumer to go back."""
         answer = self.near.frame(
-            "stream_request", response=True, opaque=relayed.opaque, status=0x23, fields={"rollback_seqno": seqno}
+            "stream_request", response=True, opaque=relayed.opaque, status=ROLLBACK, fields={"rollback_seqno": seqno}
         )
         self.forward(self.near, self.near.producer, answer)
 

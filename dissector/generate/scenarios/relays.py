@@ -12,6 +12,7 @@ from dissector.generate.conversation import CLIENT
 from dissector.generate.scenario import Scenario
 from dissector.generate.scenarios.relay import Relay
 from dissector.generate.session import CHECKPOINT, DISK, MEMORY
+from dissector.spec import enums
 
 if TYPE_CHECKING:
     import random
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from dissector.generate.scenario import Size
 
 _CONTROLS = (("connection_buffer_size", "20480"), ("enable_noop", "true"), ("set_noop_interval", "20"))
-_ENOENT, _EEXISTS, _NOT_MY_VBUCKET = 0x01, 0x02, 0x07
+_ENOENT, _EEXISTS, _NOT_MY_VBUCKET = map(enums.STATUSES.number, ("key_not_found", "key_exists", "not_my_vbucket"))
 
 
 def _relay_rollback(chance: random.Random, _size: Size) -> list[Conversation]:

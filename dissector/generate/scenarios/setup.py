@@ -16,8 +16,9 @@ from dissector.spec.model import Dialect, Release
 if TYPE_CHECKING:
     import random
 
-XATTR, XERROR, SELECT_BUCKET, SNAPPY, JSON_VALUES = 0x06, 0x07, 0x08, 0x0A, 0x0B  #: HELLO features
-ALT_REQUEST, SYNC_REPLICATION = 0x10, 0x11
+XATTR, XERROR, SELECT_BUCKET, SNAPPY, JSON_VALUES, ALT_REQUEST, SYNC_REPLICATION = map(
+    enums.FEATURES.number, ("xattr", "xerror", "select_bucket", "snappy", "json", "alt_request", "sync_replication")
+)
 INCLUDE_XATTRS = enums.OPEN_FLAGS.bit("include_xattrs")
 INCLUDE_DELETE_TIMES = enums.OPEN_FLAGS.bit("include_delete_times")
 RELEASE_3 = Release(3, 1, 5)

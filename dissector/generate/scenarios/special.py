@@ -14,7 +14,7 @@ from dissector.generate.scenarios.modern import ENDS_CLOSED
 from dissector.generate.scenarios.setup import RELEASE_4, modern, plain
 from dissector.generate.session import CHECKPOINT, DISK, MEMORY, NO_END
 from dissector.generate.stream import JSON
-from dissector.spec import fields
+from dissector.spec import enums, fields
 from dissector.spec.model import Release
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dissector.generate.session import Session, Stream
 
 CACHE_TRANSFER = 0x100  #: stream flag
-_ACTIVE_ONLY = 0x10
+_ACTIVE_ONLY = enums.STREAM_FLAGS.bit("active_vbucket_only")
 _CONFLICT_MODE = 2  #: id of an entry of the extended metadata
 _METADATA = pack_metadata(1, [(_CONFLICT_MODE, b"\0")])
 
