@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-#: Every room, in the order of the pipeline. A room may import the rooms of lines above its own, and itself; rooms of one
+#: Every room, in the order of the pipeline. A room may import itself and the rooms of lines above its own; rooms of one
 #: line do not know each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("dissector.errors", "dissector.arrow"),
@@ -105,7 +105,7 @@ def test_no_module_names_one_to_its_right_in_a_string() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_class_name_has_one_meaning(package: str) -> None:
-    """No two classes of one name in one package tree, private or not; layers generated for scapy are no code of ours."""
+    """No two classes of one package tree share a name, private or not; the layers generated for scapy are left out."""
     places = defaultdict(list)
     for module in modules():
         if module.split(".")[0] == package and module != "dissector.generate.scapy_layers":
