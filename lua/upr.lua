@@ -1420,7 +1420,7 @@ local function chain(s, p, wanted)
   return count
 end
 
--- Whether a header at place p can be believed where none is known to start. `cut`: nothing behind the bytes will come.
+-- Whether a header at place p can be believed where none is known to start. `cut`: nothing will come after the bytes.
 local function believable(s, p, cut)
   local total = legal(s, p)
   if not total then
@@ -1734,12 +1734,12 @@ local R, report, read_parts, check_names, read_frame_infos, read_extras, field_v
 
 do
 -- What examine found out about the frame that it looked at last. One table for all frames: nothing is kept.
-R = { flaws = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, guilty = {}, infos = {} }
+R = { defect_count = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, guilty = {}, infos = {} }
 
 -- `field` is the one that is wrong, where that does not follow from the rule.
 function report(defect, detail, field)
-  local n = R.flaws + 1
-  R.flaws, R.defects[n], R.details[n], R.guilty[n] = n, defect, detail, field
+  local n = R.defect_count + 1
+  R.defect_count, R.defects[n], R.details[n], R.guilty[n] = n, defect, detail, field
 end
 
 -- Take as many of the declared fields as the bytes from `at` (offset in the frame) up to `stop` hold whole.
@@ -2037,7 +2037,7 @@ end
 
 -- Look at the frame at place p (from 1) of s, of which `have` bytes are there: fills R. No bytes make it raise.
 function examine(head, collections, s, p, body, have)
-  R.flaws, R.fields, R.infos, R.layout = 0, 0, {}, nil
+  R.defect_count, R.fields, R.infos, R.layout = 0, 0, {}, nil
   R.collection, R.collection_size, R.nmeta = nil, 0, 0
   local spec, shape = head.spec, head.shape
   if head.fault then
@@ -2168,9 +2168,9 @@ function check_document(head, s, p, body, examined)
     return 0
   end
   if not examined then
-    R.flaws, R.value_at, R.nmeta = 0, HEADER + head.extras + head.key, 0
+    R.defect_count, R.value_at, R.nmeta = 0, HEADER + head.extras + head.key, 0
   end
-  local before = R.flaws
+  local before = R.defect_count
   local stop = HEADER + body - (R.nmeta <= HEADER + body - R.value_at and R.nmeta or 0)
   local plain = sub(s, p + R.value_at, p + stop - 1)
   if plain == "" then
@@ -2180,7 +2180,7 @@ function check_document(head, s, p, body, examined)
     local inflated, defect = unsnappy(plain, LIMITS.body)
     if not inflated then
       report(defect, "")
-      return R.flaws - before
+      return R.defect_count - before
     end
     plain = inflated
   end
@@ -2190,7 +2190,7 @@ function check_document(head, s, p, body, examined)
   if head.datatype % 2 == 1 and plain ~= "" and not is_json(plain) then
     report("json-invalid", "the datatype says JSON, the document is none")
   end
-  return R.flaws - before
+  return R.defect_count - before
 end
 
 -- Whether a few comparisons show that nothing is wrong with a frame; see is_plain.
@@ -2334,7 +2334,7 @@ local function new_connection(id, pinfo)
     hellos = {}, drafts = {}, draft_count = 0,
     -- by side (1: the sender that was seen first):
     lanes = { {}, {} }, -- see locate
-    doubt = { 0, 0 }, -- ordinal of the last frame behind a hole
+    doubt = { 0, 0 }, -- ordinal of the last frame after a hole
   }
   set_dialect(c, forced_dialect or "memcached")
   note_version(c, 0)
@@ -2343,7 +2343,7 @@ local function new_connection(id, pinfo)
   return c
 end
 
--- The connection of a packet, and whether Wireshark has no fields of TCP on this pass: then nobody can say whether
+-- The connection of a packet, and whether Wireshark has no fields of TCP on this pass: then it is unknown whether
 -- bytes are missing, or which of two connections between the same ports it is.
 function connection_of(pinfo)
   local found = stream_field and stream_field()
@@ -2514,7 +2514,7 @@ local used_before, alive = 0, nil
 -- Since Lua 5.4 (Wireshark 4.4) hardly anything is in use, and what collecting costs is calling back Wireshark for each
 -- object and giving its memory back. Where tshark makes no fields that is put off until so many kilobytes lie around, and
 -- then done at once: neither small steps nor generations come close. With fields there are many times as many objects, and
--- steps are better, if as much may lie around. In the window nobody wants to wait for it.
+-- steps are better, if as much may lie around. The window must not wait for it.
 local PUT_OFF = 196608
 if _VERSION >= "Lua 5.4" then
   garbage, MOST_GARBAGE = PUT_OFF, PUT_OFF
@@ -2609,7 +2609,7 @@ function blame_defects(c, head, n)
     return
   end
   local done = {}
-  for i = 1, R.flaws do
+  for i = 1, R.defect_count do
     local id = R.defects[i]
     local spec = DEFECTS[id]
     local rule, odd = spec.rule, spec.severity == "warning"
@@ -2654,7 +2654,7 @@ end
 
 ---------------------------------------------------------------- questions and answers
 
--- What the other parts use; everything else is private to this one. Streams come behind this part.
+-- What the other parts use; everything else is private to this one. Streams come after this part.
 local link, at_least, take_question, settle_orphans, take_answer
 local begin_stream, close_stream
 
@@ -2666,7 +2666,7 @@ local OWED = {
   [OPEN] = true, [ADD_STREAM] = true, [CLOSE_STREAM] = true, [STREAM_REQUEST] = true, [FAILOVER_LOG] = true,
   [VBUCKET_STATE] = true, [NOOP] = true, [CONTROL] = true, [SNAPSHOT_MARKER] = true,
 }
--- Messages that nobody answers, except to refuse them.
+-- Messages that are answered only to refuse them.
 local SILENT = { [BUFFER_ACK] = true }
 for _, name in ipairs({
   "mutation", "deletion", "expiration", "system_event", "prepare", "seqno_acknowledged", "commit", "abort",
@@ -2838,7 +2838,7 @@ function take_answer(c, side, head, s, p, body, n, number, time)
     end
   end
   if opcode == STREAM_REQUEST and head.status == 0 then
-    lose(c, side) -- a stream begins, and nobody knows which
+    lose(c, side) -- a stream begins, and it is unknown which
   end
 end
 
@@ -2911,7 +2911,7 @@ local function take_key(c, stream, head, s, p, n, gap, early)
   if not head.keyed then
     return
   elseif (stream.snapshot_n > 0) == early then
-    return -- behind the first early marker items come as they are written
+    return -- after the first early marker items come as they are written
   end
   if not stream.keys then
     forget_keys(stream)
@@ -3056,7 +3056,7 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
     if seqno then
       take_item(c, side, stream, head, s, p, n, seqno, gap)
     else
-      stream.hole = n -- an item that nobody can read is as good as lost
+      stream.hole = n -- an item that can't be read is as good as lost
     end
   elseif kind == MARKER then
     take_marker(c, side, stream, head, s, p, n, number, gap)
@@ -3224,7 +3224,7 @@ local MUTATION = OPCODE.mutation
 local MISREAD = { ["extras-length-unknown"] = true, ["lengths-exceed-body"] = true }
 
 local function misread()
-  for i = 1, R.flaws do
+  for i = 1, R.defect_count do
     if MISREAD[R.defects[i]] then
       return true
     end
@@ -3233,7 +3233,7 @@ local function misread()
 end
 
 -- The rules about frame n itself, and what it says about the release of its sender.
-local function take_frame(c, side, head, s, p, n, flaws, examined)
+local function take_frame(c, side, head, s, p, n, defect_count, examined)
   local since = head.since or since_of(head, s, p)
   if since > c.since and c.dialect == "dcp" then
     c.since, c.changed = since, true
@@ -3241,7 +3241,7 @@ local function take_frame(c, side, head, s, p, n, flaws, examined)
   if not c.opened and not head.response and (head.drafted or head.opcode == OPEN) then
     c.opened = n
   end
-  if flaws > 0 then
+  if defect_count > 0 then
     blame_defects(c, head, n)
   end
   if c.blame_next and c.blame_next[side] then
@@ -3266,10 +3266,10 @@ function track(c, side, head, s, p, body, have, n, number, pinfo, late)
   if not c.waiting then
     prepare_state(c)
   end
-  local flaws, kind, examined = 0, head.kind, false
+  local defect_count, kind, examined = 0, head.kind, false
   if kind ~= DATA or not head.plain or not is_sound(head, c.collections, s, p, body, have) then
     examine(head, c.collections, s, p, body, have)
-    flaws, examined = R.flaws, true
+    defect_count, examined = R.defect_count, true
   end
   if late then
     lose(c, side)
@@ -3279,21 +3279,21 @@ function track(c, side, head, s, p, body, have, n, number, pinfo, late)
   end
   if c.dialect ~= "memcached" then
     if inspect and head.datatype > 0 and kind and have == HEADER + body then
-      flaws = flaws + check_document(head, s, p, body, examined)
+      defect_count = defect_count + check_document(head, s, p, body, examined)
     end
-    take_frame(c, side, head, s, p, n, flaws, examined)
+    take_frame(c, side, head, s, p, n, defect_count, examined)
   end
   c.last[side] = n
   if kind and kind <= OTHER then
     local seqno
     if kind == DATA then
-      if flaws == 0 and head.seqno_at then
+      if defect_count == 0 and head.seqno_at then
         seqno = number_at(s, p + HEADER + (head.flexible and R.framing or head.framing) + head.seqno_at, 8)
       elseif head.spec.seqno and not misread() then
         seqno = field_value(s, p, head.spec.seqno)
       end
     end
-    take_stream_message(c, side, head, s, p, body, n, number, flaws > 0, seqno)
+    take_stream_message(c, side, head, s, p, body, n, number, defect_count > 0, seqno)
   end
   if head.flow and kind then
     take_counted(c, side, head, body, n, pinfo)
@@ -3327,15 +3327,15 @@ end
 
 end
 
----------------------------------------------------------------- stretches of frames that call for no closer look
+---------------------------------------------------------------- runs of frames that call for no closer look
 
 -- What the other parts use; everything else is private to this one. RAW is Tvb.raw; the dissector sets it.
 local RAW, skim, follow
 
 do
--- Nearly every frame is a change that comes as it should, and mostly nobody looks at it. Such frames are taken many at a
+-- Nearly every frame is a change that comes as it should, and mostly no tree of it is wanted. Such frames are taken many at a
 -- time: Lua takes its time for every step, so there are few per frame, and what is counted is added up at the end.
--- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset behind them, how
+-- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset after them, how
 -- many they are, their kind, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
 -- with this one), true for frames of another kind, false for something that calls for a closer look; and last, the first
 -- bytes of the first frame.
@@ -3391,7 +3391,7 @@ function skim(c, tvb, o, length)
   end
 end
 
--- Where they are, numbers are compared, and counted when all is well: a frame that could break a rule ends the stretch,
+-- Where they are, numbers are compared, and counted when all is well: a frame that could break a rule ends the run,
 -- and has changed nothing. Says what track says, for what it takes. n is the ordinal of the last frame.
 function follow(c, side, tvb, o, length, n)
   local streams, window, outstanding = c.streams, c.window, c.outstanding
@@ -3855,10 +3855,10 @@ end
 local exact, chosen, choose_fields, show
 
 do
--- Whether somebody sees where fields are in the packet. Every place is an object, and they are a third of what a frame
+-- Whether the places of fields in the packet are shown. Every place is an object, and they are a third of what a frame
 -- takes; only Wireshark's window shows them, and the forms of tshark that print bytes (the preference `places`).
 exact = false
--- Where no tree is seen, the fields that somebody asks for, by name: a filter, a column, tshark's -e. False where all are.
+-- Where no tree is seen, the fields that are asked for, by name: by a filter, a column, tshark's -e. False where all are.
 chosen = false
 local DATATYPE = { name = "datatype", size = 1, flags = "datatype" }
 
@@ -4119,9 +4119,9 @@ local function selection_of(head, recipe)
   return list
 end
 
--- As show_plain, for trees that nobody sees.
+-- As show_plain, for trees that are not shown.
 local function show_chosen(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
-  local item = ADD(tree, upr) -- where it is nobody sees either
+  local item = ADD(tree, upr) -- its place is not shown either
   local list = head.selected_for == chosen and head.selection or selection_of(head, recipe)
   add_listed(item, tvb, o, list, s)
   if chosen.bits then
@@ -4192,7 +4192,7 @@ function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound, t
   if R.key > 0 and R.key == head.key and R.key_at + R.key <= have then
     add_key(item, tvb, s, o + R.key_at, R.key, R.collection, R.collection_size)
   end
-  for i = 1, R.flaws do
+  for i = 1, R.defect_count do
     local defect = R.defects[i]
     local entry = generated(item, F.defect, defect)
     if not DEFECTS[defect].rule then
@@ -4370,7 +4370,7 @@ function quick_label(kind, s, collections, times)
   local a, b, c, d, e, f, g, h = byte(s, 25, 32)
   local key, vbucket = k1 * 256 + k2, v1 * 256 + v2
   local at = 25 + extras
-  -- Where rules are not checked, nobody has seen whether the lengths fit together.
+  -- Where rules are not checked, it is unknown whether the lengths fit together.
   local text = show_keys and extras + key <= u32(b1, b2, b3, b4) and sub(s, at, at + key - 1) or ""
   if collections and kind.keyed and kind.keyed.document then
     text = sub(text, select(2, collection_of(text)) + 1)
@@ -4716,7 +4716,7 @@ end
 -- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
 -- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
 -- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
--- `seen`, the place behind the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
+-- `seen`, the place after the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
 -- the last one; `late`, what is known of it where it came late; `holes`, what was skipped.
 function locate(c, lane, reported, tvb, number, offset)
   local next, seen = lane.next, lane.seen
@@ -4725,12 +4725,12 @@ function locate(c, lane, reported, tvb, number, offset)
     -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
     if not rest then
       local found = behind_field and behind_field()
-      local behind = found and found()
+      local after_seq = found and found()
       lane.packet, lane.late = number, nil
-      if seen and behind and not before(seen, behind) then
-        return locate_late(lane, reported, offset, seq_field()(), behind)
+      if seen and after_seq and not before(seen, after_seq) then
+        return locate_late(lane, reported, offset, seq_field()(), after_seq)
       end
-      lane.seen = behind
+      lane.seen = after_seq
     elseif lane.late then
       return locate_late(lane, reported, offset, nil, nil)
     end
@@ -4746,13 +4746,13 @@ function locate(c, lane, reported, tvb, number, offset)
     return (next or starts(RAW(tvb))) and 0 or nil, false
   end
   local seq = found()
-  local behind = (seq + reported) % TCP_SPAN
-  if seen and before(seq, seen) and not before(seen, behind) then
-    return locate_late(lane, reported, offset, seq, behind)
+  local after_seq = (seq + reported) % TCP_SPAN
+  if seen and before(seq, seen) and not before(seen, after_seq) then
+    return locate_late(lane, reported, offset, seq, after_seq)
   end
-  lane.seen = behind
+  lane.seen = after_seq
   if not seen then
-    return starts(RAW(tvb)) and 0 or nil, false -- behind a SYN the first bytes are a header
+    return starts(RAW(tvb)) and 0 or nil, false -- after a SYN the first bytes are a header
   end
   local ahead = next and (next - seq) % TCP_SPAN
   if ahead and ahead < TCP_SPAN / 2 then
@@ -4827,7 +4827,7 @@ end
 local COLUMNS -- looked up once
 
 -- TCP keeps what the bytes of a message that it had put together made of the column, so that the rest of the packet writes
--- behind it. Returns what stood there before our words.
+-- after it. Returns what stood there before our words.
 local function take_back(info)
   local text = tostring(info)
   local before = #text - #written
@@ -4891,7 +4891,7 @@ do
 PLACES = 262144 -- so many offsets a packet has
 local REFERENCED, MARK, VISITED, SRC_PORT -- looked up once
 local unpaced = 0 -- packets since the collector was looked after
-local json_asked = false -- somebody filters by a field of JSON
+local json_asked = false -- a filter names a field of JSON
 local pass_wanted -- whether anybody asks for fields on the first pass
 local pass_chosen -- which, where no tree is seen
 local only_pass = false -- tshark prints its list on its last pass: where that is the first one, nothing is looked at again
@@ -5024,7 +5024,7 @@ local function meet(c, side, s, o, body)
   return head
 end
 
--- TCP is to call again when there are so many bytes more behind an offset.
+-- TCP is to call again when there are so many bytes more after an offset.
 local function ask_for(pinfo, offset, size)
   if SET_LENGTH then
     SET_OFFSET(pinfo, offset)
@@ -5041,7 +5041,7 @@ local function say_kept(tree, number)
   tree:add_proto_expert_info(EXPERTS.kept, words)
 end
 
--- The line of the frame at offset o, which a stretch begins with: it is whole, and s has its first bytes.
+-- The line of the frame at offset o, which a run begins with: it is whole, and s has its first bytes.
 local function tell_first(c, kind, tvb, o, s)
   if kind.keyed or kind.bare then
     Info.tell_quick(kind, s, c.collections)
@@ -5088,7 +5088,7 @@ local function show_rest(tree, number, offset, ends)
   end
 end
 
--- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `count` frames that were
+-- A tvb frame by frame. Where it was located, o is where its first frame is, or lies after `count` frames that were
 -- taken before.
 local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count)
   local s = RAW(tvb)
@@ -5254,8 +5254,8 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
   end
   if not visited and not late then
     local stop = synced and (whole or not first) and (first or o)
-    local behind = lane.seen
-    lane.next = stop and behind and (behind - reported + stop) % TCP_SPAN or (stop and 0) or nil
+    local after_seq = lane.seen
+    lane.next = stop and after_seq and (after_seq - reported + stop) % TCP_SPAN or (stop and 0) or nil
   end
   if first and first < length then
     if whole and CAN_DESEGMENT(pinfo) > 0 then
@@ -5284,7 +5284,7 @@ function upr.dissector(tvb, pinfo, tree)
   if not packet_plain or tracked + length >= kept_limit or (offset > 0 and REPORTED(tvb) ~= length) then
     return dissect(tvb, pinfo, tree, number, offset, false, 0, nil, 0)
   end
-  -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
+  -- It is not shown, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
   -- the next packet.
   local c, lane = packet_c, packet_lane
   local o, late = locate(c, lane, length, tvb, number, offset)
@@ -5379,7 +5379,7 @@ local has_json, json_found = pcall(Dissector.get, "json")
 json_proto = has_json and json_found or nil
 in_window = gui_enabled and gui_enabled() or false
 if in_window then
-  -- Wireshark reads a file without fields unless somebody has a filter; tshark has them, and two passes of it.
+  -- Wireshark reads a file without fields unless there is a filter; tshark has them, and two passes of it.
   local reason = Listener.new("frame", "tcp")
   function reason.packet() end
   function reason.reset() end

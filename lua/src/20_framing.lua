@@ -120,7 +120,7 @@ local function chain(s, p, wanted)
   return count
 end
 
--- Whether a header at place p can be believed where none is known to start. `cut`: nothing behind the bytes will come.
+-- Whether a header at place p can be believed where none is known to start. `cut`: nothing will come after the bytes.
 local function believable(s, p, cut)
   local total = legal(s, p)
   if not total then

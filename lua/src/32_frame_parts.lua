@@ -5,12 +5,12 @@ local R, report, read_parts, check_names, read_frame_infos, read_extras, field_v
 
 do
 -- What examine found out about the frame that it looked at last. One table for all frames: nothing is kept.
-R = { flaws = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, guilty = {}, infos = {} }
+R = { defect_count = 0, fields = 0, nmeta = 0, parts = {}, at = {}, defects = {}, details = {}, guilty = {}, infos = {} }
 
 -- `field` is the one that is wrong, where that does not follow from the rule.
 function report(defect, detail, field)
-  local n = R.flaws + 1
-  R.flaws, R.defects[n], R.details[n], R.guilty[n] = n, defect, detail, field
+  local n = R.defect_count + 1
+  R.defect_count, R.defects[n], R.details[n], R.guilty[n] = n, defect, detail, field
 end
 
 -- Take as many of the declared fields as the bytes from `at` (offset in the frame) up to `stop` hold whole.

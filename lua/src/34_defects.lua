@@ -119,7 +119,7 @@ end
 
 -- Look at the frame at place p (from 1) of s, of which `have` bytes are there: fills R. No bytes make it raise.
 function examine(head, collections, s, p, body, have)
-  R.flaws, R.fields, R.infos, R.layout = 0, 0, {}, nil
+  R.defect_count, R.fields, R.infos, R.layout = 0, 0, {}, nil
   R.collection, R.collection_size, R.nmeta = nil, 0, 0
   local spec, shape = head.spec, head.shape
   if head.fault then
@@ -250,9 +250,9 @@ function check_document(head, s, p, body, examined)
     return 0
   end
   if not examined then
-    R.flaws, R.value_at, R.nmeta = 0, HEADER + head.extras + head.key, 0
+    R.defect_count, R.value_at, R.nmeta = 0, HEADER + head.extras + head.key, 0
   end
-  local before = R.flaws
+  local before = R.defect_count
   local stop = HEADER + body - (R.nmeta <= HEADER + body - R.value_at and R.nmeta or 0)
   local plain = sub(s, p + R.value_at, p + stop - 1)
   if plain == "" then
@@ -262,7 +262,7 @@ function check_document(head, s, p, body, examined)
     local inflated, defect = unsnappy(plain, LIMITS.body)
     if not inflated then
       report(defect, "")
-      return R.flaws - before
+      return R.defect_count - before
     end
     plain = inflated
   end
@@ -272,7 +272,7 @@ function check_document(head, s, p, body, examined)
   if head.datatype % 2 == 1 and plain ~= "" and not is_json(plain) then
     report("json-invalid", "the datatype says JSON, the document is none")
   end
-  return R.flaws - before
+  return R.defect_count - before
 end
 
 -- Whether a few comparisons show that nothing is wrong with a frame; see is_plain.

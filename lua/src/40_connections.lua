@@ -77,7 +77,7 @@ local function new_connection(id, pinfo)
     hellos = {}, drafts = {}, draft_count = 0,
     -- by side (1: the sender that was seen first):
     lanes = { {}, {} }, -- see locate
-    doubt = { 0, 0 }, -- ordinal of the last frame behind a hole
+    doubt = { 0, 0 }, -- ordinal of the last frame after a hole
   }
   set_dialect(c, forced_dialect or "memcached")
   note_version(c, 0)
@@ -86,7 +86,7 @@ local function new_connection(id, pinfo)
   return c
 end
 
--- The connection of a packet, and whether Wireshark has no fields of TCP on this pass: then nobody can say whether
+-- The connection of a packet, and whether Wireshark has no fields of TCP on this pass: then it is unknown whether
 -- bytes are missing, or which of two connections between the same ports it is.
 function connection_of(pinfo)
   local found = stream_field and stream_field()

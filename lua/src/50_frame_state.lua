@@ -44,7 +44,7 @@ local used_before, alive = 0, nil
 -- Since Lua 5.4 (Wireshark 4.4) hardly anything is in use, and what collecting costs is calling back Wireshark for each
 -- object and giving its memory back. Where tshark makes no fields that is put off until so many kilobytes lie around, and
 -- then done at once: neither small steps nor generations come close. With fields there are many times as many objects, and
--- steps are better, if as much may lie around. In the window nobody wants to wait for it.
+-- steps are better, if as much may lie around. The window must not wait for it.
 local PUT_OFF = 196608
 if _VERSION >= "Lua 5.4" then
   garbage, MOST_GARBAGE = PUT_OFF, PUT_OFF

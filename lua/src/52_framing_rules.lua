@@ -13,7 +13,7 @@ function blame_defects(c, head, n)
     return
   end
   local done = {}
-  for i = 1, R.flaws do
+  for i = 1, R.defect_count do
     local id = R.defects[i]
     local spec = DEFECTS[id]
     local rule, odd = spec.rule, spec.severity == "warning"

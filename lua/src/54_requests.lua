@@ -1,6 +1,6 @@
 ---------------------------------------------------------------- questions and answers
 
--- What the other parts use; everything else is private to this one. Streams come behind this part.
+-- What the other parts use; everything else is private to this one. Streams come after this part.
 local link, at_least, take_question, settle_orphans, take_answer
 local begin_stream, close_stream
 
@@ -12,7 +12,7 @@ local OWED = {
   [OPEN] = true, [ADD_STREAM] = true, [CLOSE_STREAM] = true, [STREAM_REQUEST] = true, [FAILOVER_LOG] = true,
   [VBUCKET_STATE] = true, [NOOP] = true, [CONTROL] = true, [SNAPSHOT_MARKER] = true,
 }
--- Messages that nobody answers, except to refuse them.
+-- Messages that are answered only to refuse them.
 local SILENT = { [BUFFER_ACK] = true }
 for _, name in ipairs({
   "mutation", "deletion", "expiration", "system_event", "prepare", "seqno_acknowledged", "commit", "abort",
@@ -184,7 +184,7 @@ function take_answer(c, side, head, s, p, body, n, number, time)
     end
   end
   if opcode == STREAM_REQUEST and head.status == 0 then
-    lose(c, side) -- a stream begins, and nobody knows which
+    lose(c, side) -- a stream begins, and it is unknown which
   end
 end
 

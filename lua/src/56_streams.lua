@@ -65,7 +65,7 @@ local function take_key(c, stream, head, s, p, n, gap, early)
   if not head.keyed then
     return
   elseif (stream.snapshot_n > 0) == early then
-    return -- behind the first early marker items come as they are written
+    return -- after the first early marker items come as they are written
   end
   if not stream.keys then
     forget_keys(stream)
@@ -210,7 +210,7 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
     if seqno then
       take_item(c, side, stream, head, s, p, n, seqno, gap)
     else
-      stream.hole = n -- an item that nobody can read is as good as lost
+      stream.hole = n -- an item that can't be read is as good as lost
     end
   elseif kind == MARKER then
     take_marker(c, side, stream, head, s, p, n, number, gap)

@@ -9,7 +9,7 @@ local MUTATION = OPCODE.mutation
 local MISREAD = { ["extras-length-unknown"] = true, ["lengths-exceed-body"] = true }
 
 local function misread()
-  for i = 1, R.flaws do
+  for i = 1, R.defect_count do
     if MISREAD[R.defects[i]] then
       return true
     end
@@ -18,7 +18,7 @@ local function misread()
 end
 
 -- The rules about frame n itself, and what it says about the release of its sender.
-local function take_frame(c, side, head, s, p, n, flaws, examined)
+local function take_frame(c, side, head, s, p, n, defect_count, examined)
   local since = head.since or since_of(head, s, p)
   if since > c.since and c.dialect == "dcp" then
     c.since, c.changed = since, true
@@ -26,7 +26,7 @@ local function take_frame(c, side, head, s, p, n, flaws, examined)
   if not c.opened and not head.response and (head.drafted or head.opcode == OPEN) then
     c.opened = n
   end
-  if flaws > 0 then
+  if defect_count > 0 then
     blame_defects(c, head, n)
   end
   if c.blame_next and c.blame_next[side] then
@@ -51,10 +51,10 @@ function track(c, side, head, s, p, body, have, n, number, pinfo, late)
   if not c.waiting then
     prepare_state(c)
   end
-  local flaws, kind, examined = 0, head.kind, false
+  local defect_count, kind, examined = 0, head.kind, false
   if kind ~= DATA or not head.plain or not is_sound(head, c.collections, s, p, body, have) then
     examine(head, c.collections, s, p, body, have)
-    flaws, examined = R.flaws, true
+    defect_count, examined = R.defect_count, true
   end
   if late then
     lose(c, side)
@@ -64,21 +64,21 @@ function track(c, side, head, s, p, body, have, n, number, pinfo, late)
   end
   if c.dialect ~= "memcached" then
     if inspect and head.datatype > 0 and kind and have == HEADER + body then
-      flaws = flaws + check_document(head, s, p, body, examined)
+      defect_count = defect_count + check_document(head, s, p, body, examined)
     end
-    take_frame(c, side, head, s, p, n, flaws, examined)
+    take_frame(c, side, head, s, p, n, defect_count, examined)
   end
   c.last[side] = n
   if kind and kind <= OTHER then
     local seqno
     if kind == DATA then
-      if flaws == 0 and head.seqno_at then
+      if defect_count == 0 and head.seqno_at then
         seqno = number_at(s, p + HEADER + (head.flexible and R.framing or head.framing) + head.seqno_at, 8)
       elseif head.spec.seqno and not misread() then
         seqno = field_value(s, p, head.spec.seqno)
       end
     end
-    take_stream_message(c, side, head, s, p, body, n, number, flaws > 0, seqno)
+    take_stream_message(c, side, head, s, p, body, n, number, defect_count > 0, seqno)
   end
   if head.flow and kind then
     take_counted(c, side, head, body, n, pinfo)

@@ -1,12 +1,12 @@
----------------------------------------------------------------- stretches of frames that call for no closer look
+---------------------------------------------------------------- runs of frames that call for no closer look
 
 -- What the other parts use; everything else is private to this one. RAW is Tvb.raw; the dissector sets it.
 local RAW, skim, follow
 
 do
--- Nearly every frame is a change that comes as it should, and mostly nobody looks at it. Such frames are taken many at a
+-- Nearly every frame is a change that comes as it should, and mostly no tree of it is wanted. Such frames are taken many at a
 -- time: Lua takes its time for every step, so there are few per frame, and what is counted is added up at the end.
--- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset behind them, how
+-- Both functions begin at offset o of a tvb and take whole frames of one kind. They return the offset after them, how
 -- many they are, their kind, and what is there: the number of bytes that the next frame still lacks (0: the tvb ends
 -- with this one), true for frames of another kind, false for something that calls for a closer look; and last, the first
 -- bytes of the first frame.
@@ -62,7 +62,7 @@ function skim(c, tvb, o, length)
   end
 end
 
--- Where they are, numbers are compared, and counted when all is well: a frame that could break a rule ends the stretch,
+-- Where they are, numbers are compared, and counted when all is well: a frame that could break a rule ends the run,
 -- and has changed nothing. Says what track says, for what it takes. n is the ordinal of the last frame.
 function follow(c, side, tvb, o, length, n)
   local streams, window, outstanding = c.streams, c.window, c.outstanding

@@ -4,10 +4,10 @@
 local exact, chosen, choose_fields, show
 
 do
--- Whether somebody sees where fields are in the packet. Every place is an object, and they are a third of what a frame
+-- Whether the places of fields in the packet are shown. Every place is an object, and they are a third of what a frame
 -- takes; only Wireshark's window shows them, and the forms of tshark that print bytes (the preference `places`).
 exact = false
--- Where no tree is seen, the fields that somebody asks for, by name: a filter, a column, tshark's -e. False where all are.
+-- Where no tree is seen, the fields that are asked for, by name: by a filter, a column, tshark's -e. False where all are.
 chosen = false
 local DATATYPE = { name = "datatype", size = 1, flags = "datatype" }
 
@@ -268,9 +268,9 @@ local function selection_of(head, recipe)
   return list
 end
 
--- As show_plain, for trees that nobody sees.
+-- As show_plain, for trees that are not shown.
 local function show_chosen(tree, tvb, pinfo, o, head, recipe, s, v, side, body, first)
-  local item = ADD(tree, upr) -- where it is nobody sees either
+  local item = ADD(tree, upr) -- its place is not shown either
   local list = head.selected_for == chosen and head.selection or selection_of(head, recipe)
   add_listed(item, tvb, o, list, s)
   if chosen.bits then
@@ -341,7 +341,7 @@ function show(tree, tvb, pinfo, o, head, s, v, side, body, have, first, sound, t
   if R.key > 0 and R.key == head.key and R.key_at + R.key <= have then
     add_key(item, tvb, s, o + R.key_at, R.key, R.collection, R.collection_size)
   end
-  for i = 1, R.flaws do
+  for i = 1, R.defect_count do
     local defect = R.defects[i]
     local entry = generated(item, F.defect, defect)
     if not DEFECTS[defect].rule then

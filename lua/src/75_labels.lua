@@ -156,7 +156,7 @@ function quick_label(kind, s, collections, times)
   local a, b, c, d, e, f, g, h = byte(s, 25, 32)
   local key, vbucket = k1 * 256 + k2, v1 * 256 + v2
   local at = 25 + extras
-  -- Where rules are not checked, nobody has seen whether the lengths fit together.
+  -- Where rules are not checked, it is unknown whether the lengths fit together.
   local text = show_keys and extras + key <= u32(b1, b2, b3, b4) and sub(s, at, at + key - 1) or ""
   if collections and kind.keyed and kind.keyed.document then
     text = sub(text, select(2, collection_of(text)) + 1)

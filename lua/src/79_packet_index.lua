@@ -56,7 +56,7 @@ end
 -- On the first pass: where in this tvb the next message starts (nil: that has to be searched for), and whether the
 -- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
 -- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
--- `seen`, the place behind the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
+-- `seen`, the place after the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
 -- the last one; `late`, what is known of it where it came late; `holes`, what was skipped.
 function locate(c, lane, reported, tvb, number, offset)
   local next, seen = lane.next, lane.seen
@@ -65,12 +65,12 @@ function locate(c, lane, reported, tvb, number, offset)
     -- Goes on where the last one stopped: the rest of a packet, or bytes that were asked for.
     if not rest then
       local found = behind_field and behind_field()
-      local behind = found and found()
+      local after_seq = found and found()
       lane.packet, lane.late = number, nil
-      if seen and behind and not before(seen, behind) then
-        return locate_late(lane, reported, offset, seq_field()(), behind)
+      if seen and after_seq and not before(seen, after_seq) then
+        return locate_late(lane, reported, offset, seq_field()(), after_seq)
       end
-      lane.seen = behind
+      lane.seen = after_seq
     elseif lane.late then
       return locate_late(lane, reported, offset, nil, nil)
     end
@@ -86,13 +86,13 @@ function locate(c, lane, reported, tvb, number, offset)
     return (next or starts(RAW(tvb))) and 0 or nil, false
   end
   local seq = found()
-  local behind = (seq + reported) % TCP_SPAN
-  if seen and before(seq, seen) and not before(seen, behind) then
-    return locate_late(lane, reported, offset, seq, behind)
+  local after_seq = (seq + reported) % TCP_SPAN
+  if seen and before(seq, seen) and not before(seen, after_seq) then
+    return locate_late(lane, reported, offset, seq, after_seq)
   end
-  lane.seen = behind
+  lane.seen = after_seq
   if not seen then
-    return starts(RAW(tvb)) and 0 or nil, false -- behind a SYN the first bytes are a header
+    return starts(RAW(tvb)) and 0 or nil, false -- after a SYN the first bytes are a header
   end
   local ahead = next and (next - seq) % TCP_SPAN
   if ahead and ahead < TCP_SPAN / 2 then

@@ -59,7 +59,7 @@ end
 local COLUMNS -- looked up once
 
 -- TCP keeps what the bytes of a message that it had put together made of the column, so that the rest of the packet writes
--- behind it. Returns what stood there before our words.
+-- after it. Returns what stood there before our words.
 local function take_back(info)
   local text = tostring(info)
   local before = #text - #written

@@ -20,7 +20,7 @@ do
 PLACES = 262144 -- so many offsets a packet has
 local REFERENCED, MARK, VISITED, SRC_PORT -- looked up once
 local unpaced = 0 -- packets since the collector was looked after
-local json_asked = false -- somebody filters by a field of JSON
+local json_asked = false -- a filter names a field of JSON
 local pass_wanted -- whether anybody asks for fields on the first pass
 local pass_chosen -- which, where no tree is seen
 local only_pass = false -- tshark prints its list on its last pass: where that is the first one, nothing is looked at again

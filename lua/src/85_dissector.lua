@@ -19,7 +19,7 @@ local function meet(c, side, s, o, body)
   return head
 end
 
--- TCP is to call again when there are so many bytes more behind an offset.
+-- TCP is to call again when there are so many bytes more after an offset.
 local function ask_for(pinfo, offset, size)
   if SET_LENGTH then
     SET_OFFSET(pinfo, offset)
@@ -36,7 +36,7 @@ local function say_kept(tree, number)
   tree:add_proto_expert_info(EXPERTS.kept, words)
 end
 
--- The line of the frame at offset o, which a stretch begins with: it is whole, and s has its first bytes.
+-- The line of the frame at offset o, which a run begins with: it is whole, and s has its first bytes.
 local function tell_first(c, kind, tvb, o, s)
   if kind.keyed or kind.bare then
     Info.tell_quick(kind, s, c.collections)
@@ -83,7 +83,7 @@ local function show_rest(tree, number, offset, ends)
   end
 end
 
--- A tvb frame by frame. Where it was located, o is where its first frame is, or lies behind `count` frames that were
+-- A tvb frame by frame. Where it was located, o is where its first frame is, or lies after `count` frames that were
 -- taken before.
 local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count)
   local s = RAW(tvb)
@@ -249,8 +249,8 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
   end
   if not visited and not late then
     local stop = synced and (whole or not first) and (first or o)
-    local behind = lane.seen
-    lane.next = stop and behind and (behind - reported + stop) % TCP_SPAN or (stop and 0) or nil
+    local after_seq = lane.seen
+    lane.next = stop and after_seq and (after_seq - reported + stop) % TCP_SPAN or (stop and 0) or nil
   end
   if first and first < length then
     if whole and CAN_DESEGMENT(pinfo) > 0 then
@@ -279,7 +279,7 @@ function upr.dissector(tvb, pinfo, tree)
   if not packet_plain or tracked + length >= kept_limit or (offset > 0 and REPORTED(tvb) ~= length) then
     return dissect(tvb, pinfo, tree, number, offset, false, 0, nil, 0)
   end
-  -- Nobody looks at it, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
+  -- It is not shown, and it is whole. Mostly it is nothing but frames in order, up to its end or to one that goes on in
   -- the next packet.
   local c, lane = packet_c, packet_lane
   local o, late = locate(c, lane, length, tvb, number, offset)

@@ -55,7 +55,7 @@ local has_json, json_found = pcall(Dissector.get, "json")
 json_proto = has_json and json_found or nil
 in_window = gui_enabled and gui_enabled() or false
 if in_window then
-  -- Wireshark reads a file without fields unless somebody has a filter; tshark has them, and two passes of it.
+  -- Wireshark reads a file without fields unless there is a filter; tshark has them, and two passes of it.
   local reason = Listener.new("frame", "tcp")
   function reason.packet() end
   function reason.reset() end
