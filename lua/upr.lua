@@ -70,6 +70,29 @@ local FLAGS = {
   datatype = { all = 7, bits = { { 1, "json" }, { 2, "snappy" }, { 4, "xattr" } } },
 }
 
+-- bits of stream requests by name
+SPEC.STREAM_FLAG = {
+  takeover = 1,
+  disk_only = 2,
+  to_latest = 4,
+  no_value = 8,
+  active_vbucket_only = 16,
+  strict_vbucket_uuid = 32,
+  from_latest = 64,
+  ignore_purged_tombstones = 128,
+  cache_transfer = 256,
+}
+
+-- bits of snapshot markers by name
+SPEC.MARKER_FLAG = {
+  memory = 1,
+  disk = 2,
+  checkpoint = 4,
+  acknowledge = 8,
+  history = 16,
+  may_contain_duplicates = 32,
+}
+
 -- families of statuses
 SPEC.STATUS_RANGES = {
   { 48, 51, "rate_limited" },
@@ -2850,9 +2873,10 @@ end
 local has, keys_kept, take_stream_message, KEYS_KEPT, ACKNOWLEDGE
 
 do
-local TAKEOVER, ACTIVE_ONLY, FROM_LATEST = 0x01, 0x10, 0x40
-local MEMORY, DISK, HISTORY, DUPLICATES = 0x01, 0x02, 0x10, 0x20
-ACKNOWLEDGE = 0x08
+local asked, marked = SPEC.STREAM_FLAG, SPEC.MARKER_FLAG
+local TAKEOVER, ACTIVE_ONLY, FROM_LATEST = asked.takeover, asked.active_vbucket_only, asked.from_latest
+local MEMORY, DISK, HISTORY, DUPLICATES = marked.memory, marked.disk, marked.history, marked.may_contain_duplicates
+ACKNOWLEDGE = marked.acknowledge
 local SEQNO_LIMIT = 281474976710656.0
 KEYS_KEPT = 1000000
 keys_kept = 0

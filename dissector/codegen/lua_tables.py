@@ -177,6 +177,8 @@ def render() -> str:
         lua_source.keyed("MAGICS", _magics(), "first bytes"),
         lua_source.keyed("NAMES", made.names, "numbers with names"),
         lua_source.keyed("FLAGS", made.flags, "bits with names"),
+        lua_source.keyed("SPEC.STREAM_FLAG", _bits(enums.STREAM_FLAGS), "bits of stream requests by name"),
+        lua_source.keyed("SPEC.MARKER_FLAG", _bits(enums.MARKER_FLAGS), "bits of snapshot markers by name"),
         lua_source.rows(
             "SPEC.STATUS_RANGES",
             ([family.low, family.high, family.name] for family in enums.STATUS_RANGES),
@@ -201,6 +203,10 @@ def render() -> str:
         ),
     ]
     return "\n".join(sections)
+
+
+def _bits(flags: Flags) -> dict[str, int]:
+    return {bit.name: bit.value for bit in flags.members}
 
 
 def _limits() -> dict[str, int]:

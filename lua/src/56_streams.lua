@@ -4,9 +4,10 @@
 local has, keys_kept, take_stream_message, KEYS_KEPT, ACKNOWLEDGE
 
 do
-local TAKEOVER, ACTIVE_ONLY, FROM_LATEST = 0x01, 0x10, 0x40
-local MEMORY, DISK, HISTORY, DUPLICATES = 0x01, 0x02, 0x10, 0x20
-ACKNOWLEDGE = 0x08
+local asked, marked = SPEC.STREAM_FLAG, SPEC.MARKER_FLAG
+local TAKEOVER, ACTIVE_ONLY, FROM_LATEST = asked.takeover, asked.active_vbucket_only, asked.from_latest
+local MEMORY, DISK, HISTORY, DUPLICATES = marked.memory, marked.disk, marked.history, marked.may_contain_duplicates
+ACKNOWLEDGE = marked.acknowledge
 local SEQNO_LIMIT = 281474976710656.0
 KEYS_KEPT = 1000000
 keys_kept = 0
