@@ -15,6 +15,11 @@ from tests.support.plain_oracle import broken_rules
 SEEDS = range(3)
 
 
+def named(fault: Fault) -> str:
+    """The name of a fault in the ids of tests."""
+    return f"{fault.rule} {fault.variant}".strip()
+
+
 @dataclass
 class Trial:
     """A fault that was applied."""

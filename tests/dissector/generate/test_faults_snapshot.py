@@ -10,8 +10,7 @@ import pytest
 from dissector.errors import UsageError
 from dissector.generate.conversation import Emission
 from dissector.generate.faults.snapshot import FAULTS
-from dissector.generate.scenario import Fault, NoPlaceError
-from tests.support.fault_trials import Trial, at_home, attempt, defects
+from tests.support.fault_trials import Trial, attempt
 
 START, END, FLAGS = "snap_start_seqno", "snap_end_seqno", "snapshot_type"
 
@@ -150,38 +149,6 @@ CHECKS: dict[tuple[str, str], Callable[[Trial], bool]] = {
     ("SNP-14", "end-twice"): lambda trial: "EE" in drafted(trial),
     ("SNP-14", "item-outside"): lambda trial: "Ei" in drafted(trial),
 }
-
-
-def name(fault: Fault) -> str:
-    return f"{fault.rule} {fault.variant}".strip()
-
-
-def test_every_rule_has_a_fault_and_every_fault_a_check() -> None:
-    assert {fault.rule for fault in FAULTS} == {f"SNP-{number:02}" for number in range(1, 15)}
-    assert {(fault.rule, fault.variant) for fault in FAULTS} == set(CHECKS)
-    assert len(FAULTS) == len(CHECKS)
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=name)
-def test_breaks_its_rule_and_nothing_else(fault: Fault) -> None:
-    for trial in at_home(fault):
-        assert CHECKS[fault.rule, fault.variant](trial)
-        assert trial.broken.because
-        assert "None" not in trial.broken.because
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=name)
-def test_same_seed_same_messages(fault: Fault) -> None:
-    one, other = attempt(fault, 3), attempt(fault, 3)
-    assert one.sent == other.sent
-    assert defects(one) == []  # each message for itself is fine
-    assert one.broken.because == other.broken.because
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=name)
-def test_says_when_there_is_no_place(fault: Fault) -> None:
-    with pytest.raises(NoPlaceError, match="nothing to break from message 100000 on"):
-        attempt(fault, 1, 100_000)
 
 
 @pytest.mark.parametrize(
