@@ -1,6 +1,6 @@
-"""The README's walk-throughs: every command is run, and prints what the README shows.
+"""The walk-throughs of README and guide: every command is run, and prints what the page shows.
 
-``pytest tests/test_readme.py --update-cases`` writes what they print now into the README, and prints the difference.
+``pytest tests/test_readme.py --update-cases`` writes what they print now into the pages, and prints the difference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import pytest
 from tests.support.paths import ROOT
 
 README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide.md"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+#: Pages with transcripts, and how many each has at least.
+_PAGES = {README: 1, GUIDE: 4}
 
 
 def commands(block: str) -> list[str]:
@@ -47,27 +50,29 @@ def transcript(block: str, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_walk_throughs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    text = README.read_text()
-    assert len(_BLOCK.findall(text)) >= 4
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_walk_throughs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text = page.read_text(encoding="utf-8")
+    blocks = _BLOCK.findall(text)
+    assert len(blocks) >= _PAGES[page]
+    assert all(commands(block) for block in blocks)
     fresh = _BLOCK.sub(lambda match: f"```console\n{transcript(match[1], tmp_path)}```", text)
     if request.config.getoption("--update-cases"):
-        difference = difflib.unified_diff(text.splitlines(), fresh.splitlines(), "README.md", "now", lineterm="")
+        difference = difflib.unified_diff(text.splitlines(), fresh.splitlines(), page.name, "now", lineterm="")
         print("\n".join(difference))
-        README.write_text(fresh)
+        page.write_text(fresh, encoding="utf-8")
         return
     assert fresh == text
 
 
 def test_examples_in_python_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own
         assert capsys.readouterr().out
 
 
-def test_every_file_it_names_is_there() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
-        assert (ROOT / target).exists(), target
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
