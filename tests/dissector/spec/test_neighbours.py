@@ -166,7 +166,7 @@ def test_rows_keep_no_secret(capture: Path) -> None:
         assert shown == (set(NEIGHBOURS) - SECRET if redact else set(NEIGHBOURS))
 
 
-@pytest.mark.tool("tshark")
+@pytest.mark.usefixtures("wireshark")
 def test_the_plugin_knows_them_and_keeps_their_secrets(capture: Path) -> None:
     found = [each for packet in messages(capture).values() for each in packet]
     assert [each["upr.name"] for each in found[2:]] == [name for name in NEIGHBOURS.values() for _ in range(2)]
