@@ -28,10 +28,10 @@ class Plot(Protocol):
     def finish(self) -> None:
         """The frames are over."""
 
-    def nothing(self) -> str | None:
+    def why_empty(self) -> str | None:
         """Say why there is nothing to draw; None: there is something."""
 
-    def draw(self, sheet: FigureContext) -> Figure:
+    def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
 
 
@@ -41,7 +41,7 @@ class PlotKind:
 
     name: str
     module: str
-    maker: str  #: class in the module, without arguments
+    class_name: str  #: class in the module, without arguments
     help: str
     marked: bool = False  #: findings are marked, so rules have to be checked
     choices: tuple[str, ...] = ("connection",)  #: options that leave frames out, and what is left still makes sense
@@ -71,4 +71,4 @@ def kind_of(name: str) -> PlotKind:
 
 def make(kind: PlotKind) -> Plot:
     """Begin a picture of this kind."""
-    return cast("Plot", getattr(importlib.import_module(kind.module), kind.maker)())
+    return cast("Plot", getattr(importlib.import_module(kind.module), kind.class_name)())

@@ -39,9 +39,14 @@ class ConnectionNames:
     """The connections of a run, numbered from 0 as they come up."""
 
     def __init__(self) -> None:
-        self.parties: list[ConnectionName] = []
-        self.names: dict[int, str] = {}
+        self.connections: list[ConnectionName] = []
+        self.dcp_names: dict[int, str] = {}  #: by number, as the open request has it
         self._numbers: dict[str, int] = {}
+
+    @property
+    def ids(self) -> list[str]:
+        """Return the ids of all connections, in the order of their numbers."""
+        return [connection.id for connection in self.connections]
 
     def number(self, name: str) -> int | None:
         """Return the number of a connection by its id."""
@@ -49,10 +54,10 @@ class ConnectionNames:
 
     def label(self, number: int) -> str:
         """Return what to call a connection: its number in listings, and its name or its client."""
-        party = self.parties[number]
-        return f"{party.number} {self.names.get(number, party.client)}"
+        connection = self.connections[number]
+        return f"{connection.number} {self.dcp_names.get(number, connection.client)}"
 
-    def numbers(self, view: FrameBatch) -> Longs:
+    def numbers_of(self, view: FrameBatch) -> Longs:
         """Return each row's connection."""
         found = []
         for code, name in enumerate(view.ids):
@@ -68,18 +73,18 @@ class ConnectionNames:
         )
         if view.direction[row]:
             source, target = target, source
-        self._numbers[name] = len(self.parties)
-        self.parties.append(ConnectionName(name, len(self.parties) + 1, source, target))
+        self._numbers[name] = len(self.connections)
+        self.connections.append(ConnectionName(name, len(self.connections) + 1, source, target))
 
 
 class PlotBatch:
     """One batch."""
 
-    def __init__(self, batch: pa.RecordBatch, people: ConnectionNames) -> None:
+    def __init__(self, batch: pa.RecordBatch, names: ConnectionNames) -> None:
         self.view = FrameBatch(batch)
-        self.people = people
+        self.names = names
         self.size = batch.num_rows
-        self.connection = people.numbers(self.view)
+        self.connection = names.numbers_of(self.view)
         self.time_ns = self.view.numbers("time_ns")
         self.opcode, self.response, self.direction = self.view.opcode, self.view.response, self.view.direction
         self.draft = self.view.numbering == DRAFT
@@ -109,4 +114,4 @@ class PlotBatch:
         for at, row in zip(rows.tolist(), self.view.rows(rows, ("key",)), strict=True):
             if row["key"]:
                 name = row["key"].decode("utf-8", "surrogateescape")  # whoever shows it escapes it
-                self.people.names.setdefault(int(self.connection[at]), name)
+                self.names.dcp_names.setdefault(int(self.connection[at]), name)

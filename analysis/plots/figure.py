@@ -1,4 +1,4 @@
-"""What the drawings of all kinds share: the sheet with its title, the axis of time, findings to mark."""
+"""What the drawings of all kinds share: the title, the axis of time, findings to mark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FigureContext:
     """Everything a drawing needs beside its numbers."""
 
     theme: Theme
-    people: ConnectionNames
+    names: ConnectionNames
     captures: str = ""  #: what was read, for the subtitle
     findings: Sequence[Finding] = ()
     start_ns: int | None = None  #: of the first frame
@@ -49,7 +49,7 @@ class FigureContext:
         axes = figure.subplots(rows, squeeze=False, **grid)
         return figure, list(axes.flat)
 
-    def crowd(self, weights: NDArray[np.int64], starts_ns: NDArray[np.int64], width_ns: int) -> list[str]:
+    def zoom_hint(self, weights: NDArray[np.int64], starts_ns: NDArray[np.int64], width_ns: int) -> list[str]:
         """Say which option shows more where most of it happens within a small part of the time."""
         wide = len(weights) // _PART
         if self.start_ns is None or wide < 1:
@@ -61,8 +61,8 @@ class FigureContext:
             return []
         busy = np.flatnonzero(weights[at : at + wide])
         begin, end = int(starts_ns[at + busy[0]]), int(starts_ns[at + busy[-1]]) + width_ns
-        stretch = (max(begin - self.start_ns, 0) / 1e9, max(end - self.start_ns, 1) / 1e9)
-        return [f"most of it at {stretch[0]:.6g}-{stretch[1]:.6g} s (--time)"]
+        begin_s, end_s = max(begin - self.start_ns, 0) / 1e9, max(end - self.start_ns, 1) / 1e9
+        return [f"most of it at {begin_s:.6g}-{end_s:.6g} s (--time)"]
 
     def title(self, figure: Figure, title: str, subtitle: str = "") -> None:
         """Write the title and, below it, what the picture is made from."""

@@ -36,7 +36,7 @@ class FigureSet:
 
     def __init__(self, kinds: Sequence[PlotKind], checker: Checker | None = None) -> None:
         self.plots: dict[str, Plot] = {kind.name: plots.make(kind) for kind in kinds}
-        self.people = ConnectionNames()
+        self.names = ConnectionNames()
         self.report = ReadReport()
         self.frames = 0
         self.checker = checker
@@ -85,7 +85,7 @@ class FigureSet:
         self.frames += batch.num_rows
         if self.checker is not None:
             self.checker.fold(batch)
-        whole = PlotBatch(batch, self.people)
+        whole = PlotBatch(batch, self.names)
         chosen = self._chosen(whole)
         if chosen.size:
             for plot in self.plots.values():
@@ -97,8 +97,7 @@ class FigureSet:
             self.checker.finish()
         for plot in self.plots.values():
             plot.finish()
-        names = [party.id for party in self.people.parties]
-        Selection(connection=self._connection).confirm(names)
+        Selection(connection=self._connection).confirm(self.names.ids)
 
     def _chosen(self, whole: PlotBatch) -> PlotBatch:
         if self.start_ns is None:
@@ -108,27 +107,25 @@ class FigureSet:
             return whole
         mask = np.ones(whole.size, bool)
         if self._connection is not None:
-            names = [party.id for party in self.people.parties]
-            mask &= whole.connection == Selection(connection=self._connection).place(names)
+            mask &= whole.connection == Selection(connection=self._connection).place(self.names.ids)
         if self._vbucket is not None:
             mask &= whole.numbers("vbucket") == self._vbucket
         if timed:
             since = whole.time_ns - self.start_ns
             mask &= (since >= self._from_ns) & (since <= self._until_ns)
-        return PlotBatch(whole.view.batch.filter(pa.array(mask)), self.people)
+        return PlotBatch(whole.view.batch.filter(pa.array(mask)), self.names)
 
 
-def connection_id(people: ConnectionNames, connection: str | None) -> str | None:
+def connection_id(names: ConnectionNames, connection: str | None) -> str | None:
     """Return the id of a connection that was given by its number or its id."""
     if connection is None:
         return None
-    names = [party.id for party in people.parties]
     selection = Selection(connection=connection)
-    selection.confirm(names)
-    return names[selection.place(names)]
+    selection.confirm(names.ids)
+    return names.ids[selection.place(names.ids)]
 
 
-def demand(why: str | None, name: str) -> None:
+def require_content(why: str | None, name: str) -> None:
     """Complain where there is nothing to draw."""
     if why is not None:
         raise UsageError(f"{name}: nothing to draw: {why}")

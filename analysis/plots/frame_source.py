@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dissector.tcp.connections import Connection
 
 _MAGIC = b"PAR1"
-_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 16
 
 
 class BatchReader(Protocol):
@@ -43,20 +43,20 @@ class FrameSource:
     """Captures or files of rows; may be read more than once."""
 
     inputs: Sequence[Input]  #: captures
-    rows: Sequence[Path] = ()  #: Parquet files, if there are no captures
+    parquet_files: Sequence[Path] = ()  #: of frames, if there are no captures
     options: ReadOptions = field(default_factory=ReadOptions)
 
     @property
     def names(self) -> list[str]:
         """Return what the files are called."""
-        return [str(path) for path in self.rows] or [each.name for each in self.inputs]
+        return [str(path) for path in self.parquet_files] or [each.name for each in self.inputs]
 
     def open(
         self, columns: frozenset[str] | None = None, ended: Callable[[Connection], None] | None = None
     ) -> BatchReader:
         """Begin to read; columns None: all. What ends a connection is told by captures only."""
-        if self.rows:
-            return RowReader(self.rows, columns)
+        if self.parquet_files:
+            return ParquetReader(self.parquet_files, columns)
         from dissector.frames.reader import FrameReader  # noqa: PLC0415 - brings the decoder along
 
         options = dataclasses.replace(self.options, columns=columns)
@@ -91,7 +91,7 @@ def _is_parquet(name: str) -> bool:
         return False  # whoever reads it for captures says what is wrong
 
 
-class RowReader:
+class ParquetReader:
     """Reads Parquet files of frames, one behind the other."""
 
     def __init__(self, paths: Sequence[Path], columns: frozenset[str] | None) -> None:
@@ -118,7 +118,7 @@ class RowReader:
             done, rows = self.bytes_read, max(file.metadata.num_rows, 1)
             seen = 0
             try:
-                for batch in file.iter_batches(_ROWS, columns=self._columns):
+                for batch in file.iter_batches(_BATCH_ROWS, columns=self._columns):
                     seen += batch.num_rows
                     self.report.frames += batch.num_rows
                     self.bytes_read = done + size * seen // rows

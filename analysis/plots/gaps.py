@@ -44,21 +44,21 @@ class Gaps:
     def finish(self) -> None:
         """The axis is as long as the capture."""
         if self._range is not None and self.bins.keys:
-            self.bins.stretch(*self._range)
+            self.bins.extend(*self._range)
 
-    def nothing(self) -> str | None:
+    def why_empty(self) -> str | None:
         """Say why there is nothing to draw."""
         return None if self.bins.keys else "no bytes are missing between frames"
 
-    def draw(self, sheet: FigureContext) -> Figure:
+    def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
-        bins, theme = self.bins, sheet.theme
-        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
+        bins, theme = self.bins, context.theme
+        time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         chosen = busiest((bins["lost"] + bins["skipped"]).sum(axis=1), bins.keys)
-        figure, (above, below) = sheet.figure(
+        figure, (above, below) = context.figure(
             height(len(chosen)) + 1.6, rows=2, sharex=True, height_ratios=[0.36 * max(len(chosen), 2), 1.6]
         )
-        times = clock(np.maximum(bins.starts_ns(), bins.first_ns or 0))
+        times = time_axis(np.maximum(bins.starts_ns(), bins.first_ns or 0))
         for row, lane in enumerate(chosen):
             for name, offset, shape, color, text in (
                 ("lost", -0.14, "o", theme.error, "not in the capture"),
@@ -71,12 +71,12 @@ class Gaps:
                 above.scatter(
                     times[at], np.full(len(at), row + offset), sizes, color=color, marker=shape, alpha=0.7, label=text
                 )
-        label_rows(above, [self._label(lane, sheet) for lane in chosen])
+        label_rows(above, [self._label(lane, context) for lane in chosen])
         handles = dict(zip(*reversed(above.get_legend_handles_labels()), strict=True))
         legend = above.legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0))
         for handle in legend.legend_handles:
             handle.set_sizes([40])  # type: ignore[union-attr]
-        ends = np.r_[times, clock(bins.last_ns)]
+        ends = np.r_[times, time_axis(bins.last_ns)]
         for name, color in (("lost", theme.error), ("skipped", theme.series[1])):
             total = np.cumsum(bins[name].sum(axis=0))
             if total[-1]:
@@ -84,15 +84,15 @@ class Gaps:
         below.set_ylim(bottom=0)
         amounts(below, "B", 1024)
         below.set_ylabel("in all, so far")
-        clock.limit(below)
-        clock.label(below)
+        time_axis.limit(below)
+        time_axis.label(below)
         lost, skipped, holes = (int(bins[name].sum()) for name in ("lost", "skipped", "holes"))
         parts = [count(holes, "hole"), f"{lost:,} bytes lost", f"{skipped:,} bytes passed over"]
         if len(bins.keys) > len(chosen):
             parts.append(f"{len(bins.keys) - len(chosen):,} more directions with less are not shown")
-        sheet.title(figure, "Gaps", ", ".join(parts))
+        context.title(figure, "Gaps", ", ".join(parts))
         return figure
 
-    def _label(self, lane: int, sheet: FigureContext) -> str:
+    def _label(self, lane: int, context: FigureContext) -> str:
         key = self.bins.keys[lane]
-        return f"{plain(sheet.people.label(key >> 1), 28)}, {'server' if key & 1 else 'client'}"
+        return f"{plain(context.names.label(key >> 1), 28)}, {'server' if key & 1 else 'client'}"

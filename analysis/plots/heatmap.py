@@ -42,39 +42,39 @@ class Heatmap:
     def finish(self) -> None:
         """Nothing is left."""
 
-    def nothing(self) -> str | None:
+    def why_empty(self) -> str | None:
         """Say why there is nothing to draw."""
         return None if self.bins.keys else "no message of a stream has a seqno"
 
-    def draw(self, sheet: FigureContext) -> Figure:
+    def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
         from matplotlib.colors import LogNorm, Normalize  # noqa: PLC0415 - see analysis.plots.theme.require
         from matplotlib.ticker import NullFormatter  # noqa: PLC0415
 
         bins = self.bins
-        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
+        time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         order = sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])
         vbuckets = [bins.keys[lane] for lane in order]
-        together = -(-len(order) // _ROWS)
-        items = _summed(bins["items"][order].T, together).T
+        vbuckets_per_row = -(-len(order) // _ROWS)
+        items = _summed(bins["items"][order].T, vbuckets_per_row).T
         factor = -(-bins.count // _COLUMNS)
         while bins.count // factor > _LEAST_COLUMNS and np.mean(_summed(items, factor) > 0) < _BUSY:
             factor *= 2
         items = _summed(items, factor)
         columns = items.shape[1]
-        edges = clock((bins.low + np.arange(columns + 1) * factor << bins.shift).astype(np.int64))
+        edges = time_axis((bins.low + np.arange(columns + 1) * factor << bins.shift).astype(np.int64))
         height = min(7.0, max(2.6, 1.9 + 0.19 * len(order)))
-        figure, (axes,) = sheet.figure(height)
+        figure, (axes,) = context.figure(height)
         axes.grid(visible=False)
         most = int(items.max())
         norm = LogNorm(1, most) if most > 20 else Normalize(0, max(most, 1))
         shown = np.ma.masked_equal(items, 0)
         mesh = axes.pcolormesh(
             edges,
-            np.r_[np.arange(len(items)) * together, len(order)],
+            np.r_[np.arange(len(items)) * vbuckets_per_row, len(order)],
             shown,
             norm=norm,
-            cmap=sheet.theme.colormap(),
+            cmap=context.theme.colormap(),
             rasterized=True,
         )
         width = duration(factor * bins.width_ns)
@@ -87,14 +87,14 @@ class Heatmap:
         axes.set_yticks(ticks + 0.5, [str(vbuckets[tick]) for tick in ticks.tolist()])
         axes.set_ylabel("vbucket")
         axes.invert_yaxis()
-        clock.limit(axes)
-        clock.label(axes)
+        time_axis.limit(axes)
+        time_axis.label(axes)
         parts = [count(int(bins["items"].sum()), "item"), count(len(order), "vbucket"), f"a column is {width}"]
-        if together > 1:
-            parts.append(f"{together} vbuckets a row")
+        if vbuckets_per_row > 1:
+            parts.append(f"{vbuckets_per_row} vbuckets a row")
         if bins.left_out:
             parts.append(f"{bins.left_out:,} items of further vbuckets are not shown")
-        sheet.title(figure, "Items by vbucket", ", ".join(parts))
+        context.title(figure, "Items by vbucket", ", ".join(parts))
         return figure
 
 

@@ -50,40 +50,40 @@ class Ladder:
         self._finding = finding
         self._roles = {frame.frame: frame.role for frame in reversed(finding.frames)} if finding else {}
 
-    def nothing(self) -> str | None:
+    def why_empty(self) -> str | None:
         """Say why there is nothing to draw."""
         return None if self.rows else "there are no such frames"
 
-    def draw(self, sheet: FigureContext) -> Figure:
+    def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
         lines = self._lines()
         height = 1.75 + _STEP * (len(lines) + 1)
         span = max(len(self._column), 1)
-        figure, (axes,) = sheet.figure(height, width=WIDTH + _WIDER * (span - 1))
+        figure, (axes,) = context.figure(height, width=WIDTH + _WIDER * (span - 1))
         axes.axis("off")
         axes.set_xlim(-0.24 * span**0.5, span - 0.02)
         axes.set_ylim(len(lines) + 0.6, -2.0)
-        self._sides(axes, sheet, len(lines))
+        self._sides(axes, context, len(lines))
         start = self._transcript.numbering.start_ns or 0
         for place, (row, between) in enumerate(lines):
             if row is None:
-                axes.text(0.04, place, between, fontsize=7.5, color=sheet.theme.quiet, va="center")
-                axes.text(-0.02, place, "⋮", fontsize=8, color=sheet.theme.quiet, va="center", ha="right")
+                axes.text(0.04, place, between, fontsize=7.5, color=context.theme.quiet, va="center")
+                axes.text(-0.02, place, "⋮", fontsize=8, color=context.theme.quiet, va="center", ha="right")
                 continue
             time = f"{(row['time_ns'] - start) / 1e9:.6f} s"
-            axes.text(-0.02, place, time, fontsize=7, color=sheet.theme.quiet, va="center", ha="right")
+            axes.text(-0.02, place, time, fontsize=7, color=context.theme.quiet, va="center", ha="right")
             axes.text(
                 -0.16 * span**0.5,
                 place,
                 f"{row['frame']:,}",
                 fontsize=7,
-                color=sheet.theme.quiet,
+                color=context.theme.quiet,
                 va="center",
                 ha="right",
             )
-            self._arrow(axes, place, row, sheet)
-        axes.text(-0.16 * span**0.5, -0.75, "frame", fontsize=7, color=sheet.theme.quiet, ha="right")
-        axes.text(-0.02, -0.75, "time", fontsize=7, color=sheet.theme.quiet, ha="right")
+            self._arrow(axes, place, row, context)
+        axes.text(-0.16 * span**0.5, -0.75, "frame", fontsize=7, color=context.theme.quiet, ha="right")
+        axes.text(-0.02, -0.75, "time", fontsize=7, color=context.theme.quiet, ha="right")
         first, last = self.rows[0]["frame"], self.rows[-1]["frame"]
         parts = [f"frames {first:,} to {last:,}"]
         if self.left_out:
@@ -94,7 +94,7 @@ class Ladder:
         if self._finding is not None:
             title = f"{self._finding.id}: {self._finding.title}"
             parts.insert(0, plain(self._finding.sentence, 90))
-        sheet.title(figure, plain(title, 90), ", ".join(parts))
+        context.title(figure, plain(title, 90), ", ".join(parts))
         return figure
 
     def _lines(self) -> list[tuple[Row | None, str]]:
@@ -123,21 +123,21 @@ class Ladder:
             text += f" in {duration(pause)}" if text else f"{duration(pause)} of silence"
         return text
 
-    def _sides(self, axes: Axes, sheet: FigureContext, lines: int) -> None:
+    def _sides(self, axes: Axes, context: FigureContext, lines: int) -> None:
         for name, column in self._column.items():
             row = next(row for row in self.rows if row["connection"] == name)
             ends = [f"{row['src']}:{row['sport']}", f"{row['dst']}:{row['dport']}"]
-            number = sheet.people.number(name)
-            label = "" if number is None else sheet.people.names.get(number, "")
+            number = context.names.number(name)
+            label = "" if number is None else context.names.dcp_names.get(number, "")
             listed = self._transcript.numbering.numbers.get(name, 0)
             axes.text(column + 0.49, -1.8, plain(f"connection {listed} {label}", 44), ha="center", fontweight="bold")
             for side, x in enumerate((column + 0.02, column + 0.96)):
-                axes.plot([x, x], [-0.5, lines], color=sheet.theme.quiet, linewidth=1.2)
+                axes.plot([x, x], [-0.5, lines], color=context.theme.quiet, linewidth=1.2)
                 who = plain(ends[side ^ row["direction"]], 30)
                 axes.text(x, -1.1, who, fontsize=7.5, ha="left" if side == 0 else "right", va="center")
 
-    def _arrow(self, axes: Axes, place: int, row: Row, sheet: FigureContext) -> None:
-        theme, role = sheet.theme, self._roles.get(row["frame"])
+    def _arrow(self, axes: Axes, place: int, row: Row, context: FigureContext) -> None:
+        theme, role = context.theme, self._roles.get(row["frame"])
         color = theme.quiet if row["response"] else theme.series[0]
         if role is not None:
             color = theme.error if role == "guilty" else theme.warning

@@ -43,15 +43,15 @@ class Latencies:
         self.answers: dict[int, Longs] = {}  #: by opcode
         self.acks: dict[int, Longs] = {}  #: by connection
         self.unanswered: dict[int, int] = {}
-        self._context = Context()
+        self._frame_context = Context()
 
     def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
-        self._take(self._context.fold(frames.view.batch))
+        self._take(self._frame_context.fold(frames.view.batch))
 
     def finish(self) -> None:
         """What is still unanswered will never be answered."""
-        self._take(self._context.finish())
+        self._take(self._frame_context.finish())
 
     def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
         for name, table in tables:
@@ -65,24 +65,24 @@ class Latencies:
                 told = latency > 0
                 _count(self.acks, table["connection"][told], latency[told])
 
-    def nothing(self) -> str | None:
+    def why_empty(self) -> str | None:
         """Say why there is nothing to draw."""
         return None if self.answers or self.acks else "no request has an answer, and no message an ack"
 
-    def draw(self, sheet: FigureContext) -> Figure:
+    def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
         panels = [panel for panel in (self.answers, self.acks) if panel]
-        figure, all_axes = sheet.figure(1.6 + 2.7 * len(panels), rows=len(panels), sharex=True)
+        figure, all_axes = context.figure(1.6 + 2.7 * len(panels), rows=len(panels), sharex=True)
         places = [np.flatnonzero(counts) for panel in panels for counts in panel.values()]
         least, most = min(int(each[0]) for each in places), max(int(each[-1]) for each in places)
         for axes, panel in zip(all_axes, panels, strict=True):
             if panel is self.answers:
                 labels = {opcode: _NAMES.get(opcode, f"0x{opcode:02x}") for opcode in panel}
-                self._draw(axes, panel, labels, self.unanswered, sheet)
+                self._draw(axes, panel, labels, self.unanswered, context)
                 axes.set_title("from a request to its answer")
             else:
-                labels = {number: self._label(number, sheet) for number in panel}
-                self._draw(axes, panel, labels, {}, sheet)
+                labels = {number: self._label(number, context) for number in panel}
+                self._draw(axes, panel, labels, {}, context)
                 axes.set_title("from a message to the ack that gives its bytes back")
             axes.set_ylabel("share that took no longer")
         _label(all_axes[-1], _edge(least - 2), _edge(most + 3))
@@ -90,17 +90,17 @@ class Latencies:
         parts = [count(answered, "answer"), count(sum(int(counts.sum()) for counts in self.acks.values()), "ack")]
         if self.unanswered:
             parts.append(f"{count(sum(self.unanswered.values()), 'request')} without an answer")
-        sheet.title(figure, "Latencies", ", ".join(parts))
+        context.title(figure, "Latencies", ", ".join(parts))
         return figure
 
-    def _label(self, number: int, sheet: FigureContext) -> str:
+    def _label(self, number: int, context: FigureContext) -> str:
         """Return what to call a connection that the context has numbered."""
-        known = sheet.people.number(self._context.connections.names[number])
-        return f"connection {plain(sheet.people.label(known or 0), 24)}"
+        known = context.names.number(self._frame_context.connections.names[number])
+        return f"connection {plain(context.names.label(known or 0), 24)}"
 
     @staticmethod
     def _draw(
-        axes: Axes, panel: dict[int, Longs], labels: dict[int, str], missing: dict[int, int], sheet: FigureContext
+        axes: Axes, panel: dict[int, Longs], labels: dict[int, str], missing: dict[int, int], context: FigureContext
     ) -> None:
         order = sorted(panel, key=lambda key: (-int(panel[key].sum()), key))
         for place, key in enumerate(order[:SHOWN]):
@@ -110,7 +110,7 @@ class Latencies:
             half, most = (duration(quantile(counts, part)) for part in (0.5, 0.99))
             label = f"{labels[key]} ({int(counts.sum()):,})\nhalf in {half}, 99 % in {most}"
             label += f", {missing[key]:,} unanswered" if missing.get(key) else ""
-            color = sheet.theme.series[place % len(sheet.theme.series)]
+            color = context.theme.series[place % len(context.theme.series)]
             edges = [_edge(bin_) for bin_ in range(used.start, used.stop)]
             axes.plot(edges, share[used], color=color, drawstyle="steps-post", label=label)
         if len(order) > SHOWN:

@@ -47,43 +47,43 @@ class Liveness:
     def finish(self) -> None:
         """Nothing is left."""
 
-    def nothing(self) -> str | None:
+    def why_empty(self) -> str | None:
         """Say why there is nothing to draw."""
         there = self.bins["noops"].any() or self.bins["replies"].any() or self.interval_s
         return None if there else "there is no no-op, and no connection has agreed on any"
 
-    def draw(self, sheet: FigureContext) -> Figure:
+    def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
         bins = self.bins
-        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
+        time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         noops, replies = bins["noops"].sum(axis=1), bins["replies"].sum(axis=1)
         agreed = np.array([key in self.interval_s for key in bins.keys])
         chosen = busiest((noops + replies) * 2 + agreed, bins.keys)
-        figure, (axes,) = sheet.figure(height(len(chosen)))
+        figure, (axes,) = context.figure(height(len(chosen)))
         for row, lane in enumerate(chosen):
-            self._row(axes, row, lane, sheet, clock)
-        label_rows(axes, [self._label(lane, sheet) for lane in chosen])
-        clock.limit(axes)
-        clock.label(axes)
+            self._row(axes, row, lane, context, time_axis)
+        label_rows(axes, [self._label(lane, context) for lane in chosen])
+        time_axis.limit(axes)
+        time_axis.label(axes)
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         axes.legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0))
         parts = [count(int(noops.sum()), "no-op"), f"{int(replies.sum()):,} answered"]
         others = int(np.count_nonzero(noops + replies)) - len(chosen)
         if others > 0:
             parts.append(f"{count(others, 'connection')} more with no-ops are not shown")
-        sheet.title(figure, "Liveness", ", ".join(parts))
+        context.title(figure, "Liveness", ", ".join(parts))
         return figure
 
-    def _label(self, lane: int, sheet: FigureContext) -> str:
+    def _label(self, lane: int, context: FigureContext) -> str:
         key = self.bins.keys[lane]
         every = f"\nno-op every {self.interval_s[key]:,} s" if key in self.interval_s else ""
-        return plain(sheet.people.label(key), 28) + every
+        return plain(context.names.label(key), 28) + every
 
-    def _row(self, axes: Axes, row: int, lane: int, sheet: FigureContext, clock: TimeAxis) -> None:
-        bins, theme = self.bins, sheet.theme
+    def _row(self, axes: Axes, row: int, lane: int, context: FigureContext, time_axis: TimeAxis) -> None:
+        bins, theme = self.bins, context.theme
         starts = np.maximum(bins.starts_ns(), bins.first_ns or 0)
-        width = max(bins.width_ns / clock.scale, clock.range_ns / clock.scale / 500)
-        busy = clock(starts[bins["frames"][lane] > 0])
+        width = max(bins.width_ns / time_axis.scale, time_axis.range_ns / time_axis.scale / 500)
+        busy = time_axis(starts[bins["frames"][lane] > 0])
         spans = [(float(begin), width) for begin in busy]
         axes.broken_barh(spans, (row - 0.11, 0.22), color=theme.quiet, alpha=0.55, linewidth=0, label="any message")
         for name, offset, shape, color in (
@@ -94,10 +94,12 @@ class Liveness:
             if not len(at):
                 continue
             label = "no-op" if name == "noops" else "its answer"
-            axes.plot(clock(starts[at]), np.full(len(at), row + offset), shape, color=color, markersize=5, label=label)
+            axes.plot(
+                time_axis(starts[at]), np.full(len(at), row + offset), shape, color=color, markersize=5, label=label
+            )
         begin, end = self.silence.get(bins.keys[lane], (0, 0))
-        if end - begin > clock.range_ns * 0.08:
-            ends = (float(clock(begin)), float(clock(end)))
+        if end - begin > time_axis.range_ns * 0.08:
+            ends = (float(time_axis(begin)), float(time_axis(end)))
             axes.annotate(
                 "",
                 (ends[0], row),

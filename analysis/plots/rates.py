@@ -47,33 +47,33 @@ class Rates:
     def finish(self) -> None:
         """Nothing is left."""
 
-    def nothing(self) -> str | None:
+    def why_empty(self) -> str | None:
         """Say why there is nothing to draw."""
         return None if self.bins.keys else "there are no frames"
 
-    def draw(self, sheet: FigureContext) -> Figure:
+    def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
         bins = self.bins
-        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
-        figure, (above, below) = sheet.figure(6.4, rows=2, sharex=True)
+        time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
+        figure, (above, below) = context.figure(6.4, rows=2, sharex=True)
         factor = max(1, -(-bins.count // _BARS))
         seconds = factor * bins.width_ns / 1e9
         total = bins["frames"].sum(axis=1)
         order = np.argsort(-total, kind="stable").tolist()
-        edges = clock((bins.low + np.arange(-(-bins.count // factor) + 1) * factor << bins.shift).astype(np.int64))
+        edges = time_axis((bins.low + np.arange(-(-bins.count // factor) + 1) * factor << bins.shift).astype(np.int64))
         for axes, name, unit in ((above, "frames", ""), (below, "bytes", "B")):
             stacked = self._series(name, order, factor) / seconds
-            self._stack(axes, edges, stacked, order, sheet)
+            self._stack(axes, edges, stacked, order, context)
             amounts(axes, unit, 1024 if unit else 1000)
         above.set_ylabel("messages per second")
         below.set_ylabel("bytes per second")
-        clock.limit(below)
-        clock.label(below)
+        time_axis.limit(below)
+        time_axis.label(below)
         handles, labels = above.get_legend_handles_labels()
         figure.legend(handles[::-1], labels[::-1], loc="outside right upper")
         parts = [count(int(total.sum()), "message"), f"a bar is {duration(seconds * 1e9)}"]
-        parts += sheet.crowd(bins["frames"].sum(axis=0), bins.starts_ns(), bins.width_ns)
-        sheet.title(figure, "Rates by opcode", ", ".join(parts))
+        parts += context.zoom_hint(bins["frames"].sum(axis=0), bins.starts_ns(), bins.width_ns)
+        context.title(figure, "Rates by opcode", ", ".join(parts))
         return figure
 
     def _series(self, name: str, order: list[int], factor: int) -> NDArray[np.float64]:
@@ -87,18 +87,23 @@ class Rates:
         return found
 
     def _stack(
-        self, axes: Axes, edges: NDArray[np.float64], rows: NDArray[np.float64], order: list[int], sheet: FigureContext
+        self,
+        axes: Axes,
+        edges: NDArray[np.float64],
+        rows: NDArray[np.float64],
+        order: list[int],
+        context: FigureContext,
     ) -> None:
         base = np.zeros(rows.shape[1])
         for place, row in enumerate(rows):
             if place < min(SHOWN, len(order)):
                 lane = order[place]
                 total = int(self.bins["frames"][lane].sum())
-                label, color = f"{self.names[self.bins.keys[lane]]} ({total:,})", sheet.theme.series[place]
+                label, color = f"{self.names[self.bins.keys[lane]]} ({total:,})", context.theme.series[place]
             elif not row.any():
                 continue
             else:
-                label, color = count(len(order) - SHOWN, "other"), sheet.theme.faint
+                label, color = count(len(order) - SHOWN, "other"), context.theme.faint
             axes.stairs(base + row, edges, baseline=base, fill=True, color=color, linewidth=0, label=label)
             base = base + row
         axes.set_ylim(0, max(float(base.max()) * 1.06, 1.0))

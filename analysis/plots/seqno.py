@@ -13,7 +13,7 @@ import numpy as np
 from analysis.context.kinds import SNAPSHOT_MARKER, STREAM_END
 from analysis.plots.figure import FigureContext, TimeAxis, count
 from analysis.plots.theme import plain
-from analysis.plots.time_bins import FIRST, LAST, LEAST, MAX_LANES, MOST, NONE, TimeBins, carried
+from analysis.plots.time_bins import FIRST, LAST, LEAST, MAX_LANES, MOST, NONE, TimeBins, forward_fill
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FEW = 12  #: streams that get a colour of their own, and their snapshots
 _CONNECTION, _VBUCKET = 32, 16  #: bits below
 _NAMED = 6  #: streams with findings that get a name where there are many
-_CROWD = 48  #: from so many streams on, the spread is drawn too
+_MANY = 48  #: from so many streams on, the spread is drawn too
 _BEGUN = 0.9  #: share of streams that must have begun
 _DASHES = ("-", "--", ":")
 
@@ -68,29 +68,29 @@ class Seqnos:
     def finish(self) -> None:
         """Nothing is left."""
 
-    def nothing(self) -> str | None:
+    def why_empty(self) -> str | None:
         """Say why there is nothing to draw."""
         return None if self.items or self.snapshots else "no message of a stream has a seqno"
 
-    def draw(self, sheet: FigureContext) -> Figure:
+    def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
         from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see analysis.plots.theme.require
 
         bins = self.bins
-        clock = TimeAxis(bins.first_ns or 0, bins.last_ns)
+        time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         few = len(bins.keys) <= FEW
-        figure, (axes,) = sheet.figure(5.6)
+        figure, (axes,) = context.figure(5.6)
         if few:
-            self._draw_few(axes, sheet, clock)
+            self._draw_few(axes, context, time_axis)
         else:
-            self._draw_many(axes, figure, sheet, clock)
-        marked = self._mark(axes, sheet, clock)
+            self._draw_many(axes, figure, context, time_axis)
+        marked = self._mark(axes, context, time_axis)
         axes.set_ylabel("by_seqno")
         axes.ticklabel_format(axis="y", style="plain", useOffset=False)
         axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
         axes.margins(y=0.06)
-        clock.limit(axes)
-        clock.label(axes)
+        time_axis.limit(axes)
+        time_axis.label(axes)
         handles, labels = axes.get_legend_handles_labels()
         if handles:
             if few:
@@ -104,17 +104,17 @@ class Seqnos:
             parts.append(f"{bins.left_out:,} items of further streams are not shown")
         if not few and self.snapshots:
             parts.append(f"snapshots are drawn for up to {FEW} streams (--vbucket, --connection)")
-        parts += sheet.crowd((bins["last"] != NONE).sum(axis=0), bins.starts_ns(), bins.width_ns)
-        sheet.title(figure, "Seqno progress", ", ".join(parts))
+        parts += context.zoom_hint((bins["last"] != NONE).sum(axis=0), bins.starts_ns(), bins.width_ns)
+        context.title(figure, "Seqno progress", ", ".join(parts))
         return figure
 
-    def label(self, key: int, sheet: FigureContext) -> str:
+    def label(self, key: int, context: FigureContext) -> str:
         """Return what to call a stream."""
         stream = f" stream {key & 0xFFFF}" if key & 0xFFFF else ""
-        name = plain(sheet.people.label(key >> _CONNECTION), 20)
+        name = plain(context.names.label(key >> _CONNECTION), 20)
         return f"vbucket {key >> _VBUCKET & 0xFFFF}{stream} ({name})"
 
-    def line(self, lane: int, clock: TimeAxis) -> tuple[Any, Any]:
+    def line(self, lane: int, time_axis: TimeAxis) -> tuple[Any, Any]:
         """Return the points of a stream's line."""
         bins = self.bins
         there = np.flatnonzero(bins["last"][lane] != NONE)
@@ -125,13 +125,13 @@ class Seqnos:
         times = np.clip(times, bins.first_ns, bins.last_ns)
         alone = np.repeat(bins["least"][lane][there] == bins["most"][lane][there], 4)
         keep = ~alone | (np.arange(len(times)) % 4 == 0)
-        return clock(times[keep]), values.ravel()[keep]
+        return time_axis(times[keep]), values.ravel()[keep]
 
-    def _draw_few(self, axes: Axes, sheet: FigureContext, clock: TimeAxis) -> None:
-        bins, series = self.bins, sheet.theme.series
+    def _draw_few(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> None:
+        bins, series = self.bins, context.theme.series
         edges = np.r_[bins.starts_ns(), (bins.starts_ns()[-1:] + bins.width_ns)]
-        edges = clock(np.clip(edges, bins.first_ns, max(bins.last_ns, (bins.first_ns or 0) + 1)))
-        start, end = carried(bins["start"]), carried(bins["end"])
+        edges = time_axis(np.clip(edges, bins.first_ns, max(bins.last_ns, (bins.first_ns or 0) + 1)))
+        start, end = forward_fill(bins["start"]), forward_fill(bins["end"])
         for place, lane in enumerate(sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])):
             color, dash = series[place % len(series)], _DASHES[place // len(series) % len(_DASHES)]
             there = (start[lane] != NONE) & ~self._over(lane)
@@ -145,13 +145,13 @@ class Seqnos:
                 axes.fill_between(edges, low, high, step="post", color=color, alpha=alpha, linewidth=0, zorder=1.5)
                 for edge in (low, high):
                     axes.plot(edges, edge, color=color, drawstyle="steps-post", alpha=0.35, linewidth=0.7, zorder=1.6)
-            times, values = self.line(lane, clock)
+            times, values = self.line(lane, time_axis)
             marker = "o" if len(times) <= 60 else ""
-            label = self.label(bins.keys[lane], sheet)
+            label = self.label(bins.keys[lane], context)
             form: dict[str, Any] = {"drawstyle": "steps-post", "linestyle": dash, "marker": marker, "markersize": 3}
             axes.plot(times, values, color=color, label=label, zorder=2.5, **form)
         if (bins["start"] != NONE).any():
-            axes.fill_between([], [], [], color=sheet.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot")
+            axes.fill_between([], [], [], color=context.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot")
 
     def _over(self, lane: int) -> NDArray[np.bool_]:
         """Tell in which bins a stream is over, and no further one of its kind has begun."""
@@ -162,17 +162,17 @@ class Seqnos:
             return np.zeros(len(starts), bool)
         return starts > ended
 
-    def _draw_many(self, axes: Axes, figure: Figure, sheet: FigureContext, clock: TimeAxis) -> None:
+    def _draw_many(self, axes: Axes, figure: Figure, context: FigureContext, time_axis: TimeAxis) -> None:
         from matplotlib.collections import LineCollection  # noqa: PLC0415 - see analysis.plots.theme.require
         from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
         bins = self.bins
-        lines = [_steps(*self.line(lane, clock)) for lane in range(len(bins.keys))]
+        lines = [_steps(*self.line(lane, time_axis)) for lane in range(len(bins.keys))]
         vbuckets = np.array([key >> _VBUCKET & 0xFFFF for key in bins.keys])
         drawn = LineCollection(
             lines,
             array=vbuckets,
-            cmap=sheet.theme.colormap(),
+            cmap=context.theme.colormap(),
             linewidths=max(0.4, min(1.2, 60 / len(lines))),
             alpha=0.75,
             rasterized=True,
@@ -180,51 +180,51 @@ class Seqnos:
         )
         axes.add_collection(drawn)
         axes.autoscale_view()
-        if len(lines) >= _CROWD:
-            self._spread(axes, sheet, clock)
+        if len(lines) >= _MANY:
+            self._spread(axes, context, time_axis)
         bar = figure.colorbar(drawn, ax=axes, label="vbucket", pad=0.01, fraction=0.04)
         bar.ax.yaxis.set_major_locator(MaxNLocator(8, integer=True))
 
-    def _spread(self, axes: Axes, sheet: FigureContext, clock: TimeAxis) -> None:
+    def _spread(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> None:
         """Draw how far streams have come on the whole: among very many lines none can be followed."""
         bins = self.bins
-        last = carried(bins["last"])
+        last = forward_fill(bins["last"])
         begun = np.flatnonzero((last != NONE).mean(axis=0) >= _BEGUN)
         if not len(begun) or begun[0] > bins.count / 2:
             return  # streams that come one after the other have no spread to speak of
-        times = clock(np.clip(bins.starts_ns()[begun], bins.first_ns, bins.last_ns))
+        times = time_axis(np.clip(bins.starts_ns()[begun], bins.first_ns, bins.last_ns))
         known = np.where(last == NONE, np.nan, last.astype(float))[:, begun]
         shares = np.nanpercentile(known, (10, 50, 90), axis=0)
         for share, dash, label in zip(
             shares, (":", "-", "--"), ("a tenth is below", "half", "a tenth is above"), strict=True
         ):
-            axes.plot(times, share, color=sheet.theme.ink, linestyle=dash, linewidth=1.8, label=label, zorder=2.8)
+            axes.plot(times, share, color=context.theme.ink, linestyle=dash, linewidth=1.8, label=label, zorder=2.8)
 
-    def _mark(self, axes: Axes, sheet: FigureContext, clock: TimeAxis) -> int:
+    def _mark(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> int:
         """Mark findings; name the streams of the first ones where lines have no names."""
         lanes = {key: lane for lane, key in enumerate(self.bins.keys)}
         marked: dict[str, list[tuple[float, float]]] = {}
         named: dict[int, None] = {}
-        for finding in sheet.findings:
-            key = _key(finding, sheet)
+        for finding in context.findings:
+            key = _key(finding, context)
             if key in lanes:
-                marked.setdefault(finding.severity.value, []).append(self._point(finding, lanes[key], clock))
+                marked.setdefault(finding.severity.value, []).append(self._point(finding, lanes[key], time_axis))
                 named[key] = None
         for severity, points in marked.items():
-            color, shape = sheet.theme.mark(severity)
+            color, shape = context.theme.mark(severity)
             times, values = zip(*points, strict=True)
             axes.scatter(
-                times, values, color=color, marker=shape, s=42, zorder=4, edgecolors=sheet.theme.paper, label=severity
+                times, values, color=color, marker=shape, s=42, zorder=4, edgecolors=context.theme.paper, label=severity
             )
         if len(lanes) > FEW:
             for place, key in enumerate(list(named)[:_NAMED]):
-                color = sheet.theme.series[place % len(sheet.theme.series)]
-                times, values = self.line(lanes[key], clock)
-                label = self.label(key, sheet)
+                color = context.theme.series[place % len(context.theme.series)]
+                times, values = self.line(lanes[key], time_axis)
+                label = self.label(key, context)
                 axes.plot(times, values, color=color, drawstyle="steps-post", label=label, zorder=3)
         return sum(len(points) for points in marked.values())
 
-    def _point(self, finding: Finding, lane: int, clock: TimeAxis) -> tuple[float, float]:
+    def _point(self, finding: Finding, lane: int, time_axis: TimeAxis) -> tuple[float, float]:
         """Return where a finding is: at its seqno, else on its stream's line."""
         bins = self.bins
         seqno = finding.facts.get("by_seqno", -1)
@@ -234,7 +234,7 @@ class Seqnos:
             there = there if len(there) else np.flatnonzero(bins["end"][lane] != NONE)
             wanted = (finding.time_ns >> bins.shift) - bins.low
             seqno = int(bins[source][lane][there[np.argmin(np.abs(there - wanted))]])
-        return float(clock(finding.time_ns)), float(seqno)
+        return float(time_axis(finding.time_ns)), float(seqno)
 
     def _seen(self, lane: int, seqno: int) -> bool:
         least, most = self.bins["least"][lane], self.bins["most"][lane]
@@ -247,8 +247,8 @@ def _steps(times: Any, values: Any) -> Any:
     return np.column_stack([np.repeat(times, 2)[1:], np.repeat(values, 2)[:-1]])
 
 
-def _key(finding: Finding, sheet: FigureContext) -> int:
-    number = sheet.people.number(finding.connection)
+def _key(finding: Finding, context: FigureContext) -> int:
+    number = context.names.number(finding.connection)
     if number is None or finding.vbucket is None:
         return -1
     return number << _CONNECTION | finding.vbucket << _VBUCKET | (finding.stream_id or 0)

@@ -33,7 +33,7 @@ class TimeBins:
 
     def __init__(self, **arrays: str) -> None:
         """Make arrays; the value of each says how several numbers of a bin become one."""
-        self.how = arrays
+        self.reduction = arrays
         self.keys: list[int] = []  #: of the lanes
         self.left_out = 0  #: numbers of lanes that there was no room for
         self.shift = _FINEST
@@ -43,7 +43,7 @@ class TimeBins:
         self._lanes: dict[int, int] = {}
         self._limit = BINS
         self._room = 8
-        self.arrays = {name: _empty(how, self._room, self._limit) for name, how in arrays.items()}
+        self.arrays = {name: _empty(reduction, self._room, self._limit) for name, reduction in arrays.items()}
 
     def __getitem__(self, name: str) -> Longs:
         """Return an array, as far as there are lanes and bins."""
@@ -78,21 +78,21 @@ class TimeBins:
             self._fit(int(times_ns.min()), int(times_ns.max()))
         return lanes, (times_ns >> self.shift) - self.low, rows
 
-    def stretch(self, first_ns: int, last_ns: int) -> None:
+    def extend(self, first_ns: int, last_ns: int) -> None:
         """Make bins for a time in which nothing may be."""
         self._fit(first_ns, last_ns)
 
     def put(self, name: str, lanes: Longs, bins: Longs, numbers: Longs | int) -> None:
         """Enter numbers, in the order they came."""
-        array, how = self.arrays[name], self.how[name]
+        array, reduction = self.arrays[name], self.reduction[name]
         at = (lanes, bins)
-        if how == SUM:
+        if reduction == SUM:
             np.add.at(array, at, numbers)
-        elif how == LAST:
+        elif reduction == LAST:
             array[at] = numbers
-        elif how == MOST:
+        elif reduction == MOST:
             np.maximum.at(array, at, numbers)
-        elif how == LEAST:
+        elif reduction == LEAST:
             # What is empty is the least number there is: turn the order of numbers around.
             array[at] = np.where(array[at] == NONE, np.iinfo(np.int64).max, array[at])
             np.minimum.at(array, at, numbers)
@@ -118,8 +118,8 @@ class TimeBins:
             self._limit //= 2
         if self.first_ns is not None:
             self._fit(self.first_ns, self.last_ns)
-        for name, how in self.how.items():
-            grown = _empty(how, self._room, self._limit)
+        for name, reduction in self.reduction.items():
+            grown = _empty(reduction, self._room, self._limit)
             grown[: self._room // 2] = self.arrays[name][:, : self._limit]
             self.arrays[name] = grown
 
@@ -133,49 +133,49 @@ class TimeBins:
         if fresh:
             self.shift, self.low = shift, first >> shift
         while self.shift < shift:
-            self._halve()
+            self._merge_pairs()
         back = self.low - (first >> shift)
         if back > 0:
-            for name, how in self.how.items():
-                moved = _empty(how, *self.arrays[name].shape)
+            for name, reduction in self.reduction.items():
+                moved = _empty(reduction, *self.arrays[name].shape)
                 moved[:, back:] = self.arrays[name][:, :-back]
                 self.arrays[name] = moved
             self.low -= back
         self.first_ns, self.last_ns = first, last
 
-    def _halve(self) -> None:
+    def _merge_pairs(self) -> None:
         """Put bins together in pairs."""
         odd = self.low & 1
-        for name, how in self.how.items():
+        for name, reduction in self.reduction.items():
             array = self.arrays[name]
             lanes, width = array.shape
-            padded = _empty(how, lanes, width + 2)
+            padded = _empty(reduction, lanes, width + 2)
             padded[:, odd : odd + width] = array
             left, right = padded[:, ::2], padded[:, 1::2]
-            halved = _empty(how, lanes, width)
-            halved[:, : left.shape[1]] = _together(how, left, right)
+            halved = _empty(reduction, lanes, width)
+            halved[:, : left.shape[1]] = _merged(reduction, left, right)
             self.arrays[name] = halved
         self.low >>= 1
         self.shift += 1
 
 
-def _empty(how: str, lanes: int, bins: int) -> Longs:
-    return np.full((lanes, bins), 0 if how == SUM else NONE, np.int64)
+def _empty(reduction: str, lanes: int, bins: int) -> Longs:
+    return np.full((lanes, bins), 0 if reduction == SUM else NONE, np.int64)
 
 
-def _together(how: str, left: Longs, right: Longs) -> Longs:
-    if how == SUM:
+def _merged(reduction: str, left: Longs, right: Longs) -> Longs:
+    if reduction == SUM:
         return left + right
-    if how == MOST:
+    if reduction == MOST:
         return np.maximum(left, right)
-    if how == FIRST:
+    if reduction == FIRST:
         return np.where(left == NONE, right, left)
-    if how == LAST:
+    if reduction == LAST:
         return np.where(right == NONE, left, right)
     return np.where(left == NONE, right, np.where(right == NONE, left, np.minimum(left, right)))
 
 
-def carried(values: Longs) -> Longs:
+def forward_fill(values: Longs) -> Longs:
     """Return each lane's last number up to each bin; NONE before its first."""
     there = values != NONE
     place = np.maximum.accumulate(np.where(there, np.arange(values.shape[1]), 0), axis=1)

@@ -1,6 +1,6 @@
 """Everything that a report tells, from one reading of the frames; and the frames around findings, from another.
 
-Knows sources, the checker, the folds of connections and streams, and the album of pictures. Must not know HTML.
+Knows sources, the checker, the folds of connections and streams, and the set of figures. Must not know HTML.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ReportData:
 
     source: FrameSource
     inspection: Inspection
-    album: FigureSet
+    figures: FigureSet
     connections: list[Row]
     streams: list[Row]
     rules: Sequence[Rule] = RULES
@@ -66,31 +66,31 @@ def collect(
 ) -> ReportData:
     """Read frames, twice if anything is found; ``given`` findings are taken as they are."""
     checker = Checker(selection=selection) if given is None else None
-    album = FigureSet(kinds, checker)
+    figures = FigureSet(kinds, checker)
     tables = _Tables(source)
-    reader = source.open(None, tables.roster.end)
+    reader = source.open(None, tables.summaries.end)
     advance = watch(reader) if watch is not None else None
     for batch in reader:
         if advance is not None:
             advance()
         tables.fold(batch)
-        album.fold(batch)
-    album.finish()
-    album.report = reader.report
+        figures.fold(batch)
+    figures.finish()
+    figures.report = reader.report
     if checker is not None:
         inspection = Inspection(
             checker.findings,
             list(checker.tallies.values()),
-            album.frames,
+            figures.frames,
             checker.connections,
             checker.left_out,
             checker.hidden,
             reader.report,
         )
     else:
-        inspection = _given(given or (), album)
-        album.given = inspection.findings
-    found = ReportData(source, inspection, album, tables.connections(album), tables.streams(), selection=selection)
+        inspection = _given(given or (), figures)
+        figures.given = inspection.findings
+    found = ReportData(source, inspection, figures, tables.connections(figures), tables.streams(), selection=selection)
     found.given = checker is None
     found.notes = tables.notes
     found.shown = _shown(inspection.findings, limit)
@@ -119,7 +119,7 @@ def _shown(findings: Sequence[Finding], limit: int) -> list[Finding]:
     return shown
 
 
-def _given(findings: Sequence[Finding], album: FigureSet) -> Inspection:
+def _given(findings: Sequence[Finding], figures: FigureSet) -> Inspection:
     """Sum up findings that come from elsewhere: what held there is not known here."""
     tallies: dict[str, Tally] = {}
     for finding in findings:
@@ -127,7 +127,9 @@ def _given(findings: Sequence[Finding], album: FigureSet) -> Inspection:
         tally.checked += 1 + finding.echoes
         tally.violated += 1 + finding.echoes
     ordered = sorted(findings, key=lambda one: (one.severity.rank, one.rule, one.time_ns, one.id))
-    return Inspection(ordered, [*tallies.values()], album.frames, len(album.people.parties), report=album.report)
+    return Inspection(
+        ordered, [*tallies.values()], figures.frames, len(figures.names.connections), report=figures.report
+    )
 
 
 class _Tables:
@@ -135,9 +137,9 @@ class _Tables:
 
     def __init__(self, source: FrameSource) -> None:
         self._rows = ConnectionRows()
-        self.roster = ConnectionSummaries(self._rows.add)
+        self.summaries = ConnectionSummaries(self._rows.add)
         self._streams = Streams()
-        self._captures = not source.rows
+        self._captures = not source.parquet_files
         self._plain: dict[str, Row] = {}
         self.notes: list[str] = []
 
@@ -146,10 +148,10 @@ class _Tables:
         if not batch.num_rows:
             return
         view = FrameBatch(batch)
-        members = self.roster.fold(view)
+        members = self.summaries.fold(view)
         self._streams.fold(view, members)
         if self._captures:
-            self.roster.settle()
+            self.summaries.settle()
             return
         # Rows of frames do not tell how connections ended: what can be counted is.
         times = view.numbers("time_ns")
@@ -162,15 +164,15 @@ class _Tables:
             for side, name in enumerate(("client_frames", "server_frames")):
                 row[name] = row.get(name, 0) + int(np.count_nonzero(view.direction[rows] == side))
 
-    def connections(self, album: FigureSet) -> list[Row]:
+    def connections(self, figures: FigureSet) -> list[Row]:
         """Return the rows of connections."""
         if self._captures:
             if self._rows.left_out:
                 self.notes.append(f"{self._rows.left_out:,} more connections are not listed")
             return self._rows.sorted()
-        for party in album.people.parties:
-            row = self._plain[party.id]
-            for side, place in (("client", party.client), ("server", party.server)):
+        for connection in figures.names.connections:
+            row = self._plain[connection.id]
+            for side, place in (("client", connection.client), ("server", connection.server)):
                 row[side], _, port = place.rpartition(":")
                 row[f"{side}_port"] = int(port)
             row["start"] = iso_time(row["start_ns"])

@@ -25,10 +25,12 @@ _BEFORE, _BEHIND = 8, 5
 
 def figure(draw: Callable[[FigureContext], Figure], found: ReportData, captures: str, title: str, alt: str) -> Html:
     """Draw a picture, and let the reader's colours decide between light and dark."""
-    sheet = FigureContext(theme.LIGHT, found.album.people, captures, found.inspection.findings, found.album.start_ns)
+    context = FigureContext(
+        theme.LIGHT, found.figures.names, captures, found.inspection.findings, found.figures.start_ns
+    )
     with theme.drawing(theme.LIGHT):
         stream = io.BytesIO()
-        theme.save(draw(sheet), stream, "svg")
+        theme.save(draw(context), stream, "svg")
     light, dark = (data_url("image/svg+xml", svg) for svg in (stream.getvalue(), theme.darkened(stream.getvalue())))
     image = element(
         "picture",
@@ -51,7 +53,7 @@ def ladders(found: ReportData, captures: str) -> dict[str, Html]:
     drawn = {}
     for transcript, finding in told.values():
         ladder = Ladder(transcript, transcript.of(finding), finding)
-        if ladder.nothing() is None:
+        if ladder.why_empty() is None:
             alt = f"message sequence around frame {finding.guilty.frame}"
             drawn[finding.id] = figure(ladder.draw, found, captures, "Who said what around it", alt)
     return drawn
@@ -61,8 +63,8 @@ def gallery(found: ReportData, captures: str, titles: Sequence[tuple[str, str]])
     """Return the pictures, and why others are not there."""
     pictures, missing = [], []
     for name, title in titles:
-        plot = found.album.plots[name]
-        why = plot.nothing()
+        plot = found.figures.plots[name]
+        why = plot.why_empty()
         if why is None:
             pictures.append(figure(plot.draw, found, captures, title, title))
         else:

@@ -131,13 +131,13 @@ def quality(found: ReportData) -> Html:
     report = found.inspection.report
     parts: list[Html] = []
     losses = [*report.losses(), *found.notes]
-    if found.source.rows:
+    if found.source.parquet_files:
         parts.append(element("p", "Read from rows of frames: how the capture was is not known beyond its gaps."))
     if losses:
         parts += [element("h3", "Lost or left out"), _list(losses)]
-    elif not found.source.rows:
+    elif not found.source.parquet_files:
         parts.append(element("p", "Nothing is missing: no gaps, no damage, no limit reached."))
-    if not found.source.rows:
+    if not found.source.parquet_files:
         counts = [(name.replace("-", " "), f"{number:,}") for name, number in report.link.as_dict().items()]
         counts += [
             ("connections", f"{report.connections:,}"),

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Draw, and return the exit status."""
     from analysis.plots import theme  # noqa: PLC0415 - brings numpy and pyarrow along
     from analysis.plots.figure import FigureContext  # noqa: PLC0415
-    from analysis.plots.figure_set import demand  # noqa: PLC0415
+    from analysis.plots.figure_set import require_content  # noqa: PLC0415
     from analysis.plots.frame_source import source_of  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
     from uprscope.cli.dissect import report  # noqa: PLC0415
@@ -88,20 +88,20 @@ def run(args: argparse.Namespace) -> int:
     theme.require()
     with contextlib.ExitStack() as stack:
         source = source_of(args.captures, options_of(args), stack, twice=ladder)
-        album = _album(args, source, ladder=ladder)
+        figures = _figures(args, source, ladder=ladder)
         colours = theme.DARK if args.dark else theme.LIGHT
-        sheet = FigureContext(colours, album.people, _named(source.names), album.findings, album.start_ns)
+        context = FigureContext(colours, figures.names, _named(source.names), figures.findings, figures.start_ns)
         with theme.drawing(colours):
             if ladder:
-                figure = _ladder(args, source, album, sheet)
+                figure = _ladder(args, source, figures, context)
             else:
-                plot = album.plots[args.kind]
-                demand(plot.nothing(), args.kind)
-                figure = plot.draw(sheet)
+                plot = figures.plots[args.kind]
+                require_content(plot.why_empty(), args.kind)
+                figure = plot.draw(context)
             with destination(args.output) as stream:
                 theme.save(figure, stream, form)
-    report(album.report)
-    return EXIT_DAMAGED if album.report.damage else 0
+    report(figures.report)
+    return EXIT_DAMAGED if figures.report.damage else 0
 
 
 def _check_usage(args: argparse.Namespace, *, ladder: bool) -> None:
@@ -138,18 +138,18 @@ def _seconds(text: str) -> tuple[int, int]:
     return begin, end
 
 
-def _album(args: argparse.Namespace, source: FrameSource, *, ladder: bool) -> FigureSet:
+def _figures(args: argparse.Namespace, source: FrameSource, *, ladder: bool) -> FigureSet:
     from analysis.plots.figure_set import FigureSet  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     kind = plots.kind_of(args.kind)
     marked = (kind.marked and not args.no_findings) or args.finding is not None
-    album = FigureSet([] if ladder else [kind], _checker(args.finding) if marked else None)
+    figures = FigureSet([] if ladder else [kind], _checker(args.finding) if marked else None)
     begin, end = _seconds(args.time) if args.time is not None else (0, None)
-    album.choose(args.connection, args.vbucket, begin, end)
+    figures.choose(args.connection, args.vbucket, begin, end)
     with contextlib.ExitStack() as watched:
-        album.read(source, lambda reader: watched.enter_context(progress(reader, wanted=True)))
-    return album
+        figures.read(source, lambda reader: watched.enter_context(progress(reader, wanted=True)))
+    return figures
 
 
 def _checker(finding: str | None) -> Checker:
@@ -160,21 +160,21 @@ def _checker(finding: str | None) -> Checker:
     return Made(RULES if finding is None else rules_of("-".join(finding.split("-")[:2]), "--finding"))
 
 
-def _ladder(args: argparse.Namespace, source: FrameSource, album: FigureSet, sheet: FigureContext) -> Figure:
+def _ladder(args: argparse.Namespace, source: FrameSource, figures: FigureSet, context: FigureContext) -> Figure:
     from analysis.plots import excerpt  # noqa: PLC0415
-    from analysis.plots.figure_set import connection_id, demand  # noqa: PLC0415
+    from analysis.plots.figure_set import connection_id, require_content  # noqa: PLC0415
     from analysis.plots.ladder import Ladder  # noqa: PLC0415
 
     if args.finding is not None:
-        finding = _found(album.findings, args.finding)
+        finding = _found(figures.findings, args.finding)
         transcript = excerpt.around(source.open(), [finding], before=10, behind=6)
         drawn = Ladder(transcript, transcript.of(finding), finding)
     else:
         first, last = _range(args.frames or "1-40")
-        transcript = excerpt.numbered(source.open(), first, last, connection_id(album.people, args.connection))
+        transcript = excerpt.numbered(source.open(), first, last, connection_id(figures.names, args.connection))
         drawn = Ladder(transcript, [transcript.rows[number] for number in sorted(transcript.rows)])
-    demand(drawn.nothing(), "ladder")
-    return drawn.draw(sheet)
+    require_content(drawn.why_empty(), "ladder")
+    return drawn.draw(context)
 
 
 def _found(findings: Sequence[Finding], name: str) -> Finding:

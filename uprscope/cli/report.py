@@ -76,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
         require()
     with contextlib.ExitStack() as stack:
         source, given = _source(args, stack)
-        found = _survey(args, source, given)
-        html = page(found, _how(args), drawn=not args.no_pictures)
+        found = _collect(args, source, given)
+        html = page(found, _provenance(args), drawn=not args.no_pictures)
         with destination(args.output) as stream:
             stream.write(html.encode("utf-8", "backslashreplace"))
     report(found.inspection.report)
@@ -94,7 +94,7 @@ def _source(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[Fram
     return source_of(args.captures, options, stack, twice=True), None
 
 
-def _survey(args: argparse.Namespace, source: FrameSource, given: list[Finding] | None) -> ReportData:
+def _collect(args: argparse.Namespace, source: FrameSource, given: list[Finding] | None) -> ReportData:
     from analysis import plots  # noqa: PLC0415
     from analysis.check.selection import Selection  # noqa: PLC0415
     from analysis.report.collect import collect  # noqa: PLC0415
@@ -115,7 +115,7 @@ def _survey(args: argparse.Namespace, source: FrameSource, given: list[Finding] 
         )
 
 
-def _how(args: argparse.Namespace) -> list[tuple[str, str]]:
+def _provenance(args: argparse.Namespace) -> list[tuple[str, str]]:
     read = ["--archive", args.archive] if args.archive is not None else list(args.captures)
     command = ["uprscope", "report", *read, "-o", args.output, "--severity", args.severity, "--limit", str(args.limit)]
     return [("by", f"uprscope {__version__}"), ("with", shlex.join(command))]

@@ -47,18 +47,18 @@ def source(*paths: Path, chunk: int | None = None) -> FrameSource:
     return FrameSource(expand([str(path) for path in paths]), (), options)
 
 
-def album(kind: str, *paths: Path, checked: bool = False, chunk: int | None = None) -> FigureSet:
+def figure_set(kind: str, *paths: Path, checked: bool = False, chunk: int | None = None) -> FigureSet:
     made = FigureSet([plots.kind_of(kind)], Checker() if checked else None)
     made.read(source(*paths, chunk=chunk))
     return made
 
 
 def figure(kind: str, *paths: Path, **options: Any) -> Any:
-    made = album(kind, *paths, **options)
+    made = figure_set(kind, *paths, **options)
     plot = made.plots[kind]
-    assert plot.nothing() is None
+    assert plot.why_empty() is None
     with theme.drawing(theme.LIGHT):
-        return plot.draw(FigureContext(theme.LIGHT, made.people, "capture", made.findings))
+        return plot.draw(FigureContext(theme.LIGHT, made.names, "capture", made.findings))
 
 
 def texts(drawing: Any) -> str:
@@ -129,18 +129,18 @@ def test_flow_is_a_running_sum(tmp_path: Path) -> None:
     said = [*opening(b"flow", window), *streaming()]
     before = len(said)
     said += [(SERVER, big), (SERVER, big), (CLIENT, ack(size)), (SERVER, big), (CLIENT, ack(10 * size))]
-    made = album("flow", written(tmp_path / "a.pcap", *said))
+    made = figure_set("flow", written(tmp_path / "a.pcap", *said))
     flow: Any = made.plots["flow"]
     (lane,) = flow.chosen()
     there = flow.bins["last"][lane]
     assert there[there >= 0].tolist() == [0, size, 2 * size, size, 2 * size, 0]  # an ack gives back what there is
     assert flow.bins["window"][lane].max() == window
-    books = flow.books[0]
+    state = flow.states[0]
     first = BASE_NS + (HANDSHAKE + before) * STEP_NS
     # Full behind the second message, and again behind the third, until the next ack each time.
-    assert sorted(books.stalls) == [(first + k * STEP_NS, first + (k + 1) * STEP_NS) for k in (1, 3)]
+    assert sorted(state.stalls) == [(first + k * STEP_NS, first + (k + 1) * STEP_NS) for k in (1, 3)]
     with theme.drawing(theme.LIGHT):
-        drawing = flow.draw(FigureContext(theme.LIGHT, made.people))
+        drawing = flow.draw(FigureContext(theme.LIGHT, made.names))
     (axes,) = drawing.axes
     assert max(axes.lines[0].get_ydata()) == 2 * size
     assert np.nanmax(axes.lines[1].get_ydata()) == window
@@ -153,12 +153,12 @@ def test_cuts_do_not_matter(kind: str) -> None:
     capture = CAPTURES / "02_flow_control.pcap"
     pictures = []
     for chunk in (None, 4096):
-        made = album(kind, capture, chunk=chunk)
-        if made.plots[kind].nothing() is not None:
+        made = figure_set(kind, capture, chunk=chunk)
+        if made.plots[kind].why_empty() is not None:
             return
         with theme.drawing(theme.LIGHT):
             stream = io.BytesIO()
-            theme.save(made.plots[kind].draw(FigureContext(theme.LIGHT, made.people)), stream, "svg")
+            theme.save(made.plots[kind].draw(FigureContext(theme.LIGHT, made.names)), stream, "svg")
         pictures.append(stream.getvalue())
     assert pictures[0] == pictures[1]
 
@@ -194,7 +194,7 @@ def test_latency_of_answers_and_acks(tmp_path: Path) -> None:
     item = mutation(VBUCKET, OPAQUE, 1, b"k", b"x" * 100)
     said = [*opening(b"late", 10_000), *streaming(), (SERVER, marker(VBUCKET, OPAQUE, 0, 1)), (SERVER, item)]
     said += [(CLIENT, ack(len(said[-2][1].data) + len(item.data)))]
-    made = album("latency", written(tmp_path / "a.pcap", *said))
+    made = figure_set("latency", written(tmp_path / "a.pcap", *said))
     latencies: Any = made.plots["latency"]
     # open, control and stream request: the next packet is the answer.
     assert {opcode: int(counts.sum()) for opcode, counts in latencies.answers.items()} == {0x50: 1, 0x5E: 1, 0x53: 1}
@@ -202,7 +202,7 @@ def test_latency_of_answers_and_acks(tmp_path: Path) -> None:
         assert quantile(counts, 0.5) == pytest.approx(STEP_NS, rel=0.11)  # a bin is a tenth wide
     assert {number: int(counts.sum()) for number, counts in latencies.acks.items()} == {0: 1}
     with theme.drawing(theme.LIGHT):
-        drawing = latencies.draw(FigureContext(theme.LIGHT, made.people))
+        drawing = latencies.draw(FigureContext(theme.LIGHT, made.names))
     assert len(drawing.axes) == 2
     assert [axes.get_xscale() for axes in drawing.axes] == ["log", "log"]
     assert "3 answers, 1 ack" in texts(drawing)
@@ -259,32 +259,32 @@ def test_some_of_the_frames(tmp_path: Path) -> None:
 
 
 def test_a_crowded_moment_is_pointed_out(tmp_path: Path) -> None:
-    made = album("seqno", drawn_captures.plain(tmp_path / "a.pcap"))
-    sheet = FigureContext(theme.LIGHT, made.people, start_ns=BASE_NS)
+    made = figure_set("seqno", drawn_captures.plain(tmp_path / "a.pcap"))
+    context = FigureContext(theme.LIGHT, made.names, start_ns=BASE_NS)
     weights, starts = np.ones(64, np.int64), BASE_NS + np.arange(64) * 10**9
-    assert sheet.crowd(weights, starts, 10**9) == []
+    assert context.zoom_hint(weights, starts, 10**9) == []
     weights[40:42] = 1000
-    assert sheet.crowd(weights, starts, 10**9) == ["most of it at 38-42 s (--time)"]
-    assert FigureContext(theme.LIGHT, made.people).crowd(weights, starts, 10**9) == []
+    assert context.zoom_hint(weights, starts, 10**9) == ["most of it at 38-42 s (--time)"]
+    assert FigureContext(theme.LIGHT, made.names).zoom_hint(weights, starts, 10**9) == []
 
 
 def test_latency_of_one_connection() -> None:
     capture = CAPTURES / "02_flow_control.pcap"
-    whole: Any = album("latency", capture).plots["latency"]
+    whole: Any = figure_set("latency", capture).plots["latency"]
     made = FigureSet([plots.kind_of("latency")])
     made.choose("2", None)
     made.read(source(capture))
     one: Any = made.plots["latency"]
     assert [int(counts.sum()) for counts in one.acks.values()] == [int(whole.acks[1].sum())]
     with theme.drawing(theme.LIGHT):
-        drawing = one.draw(FigureContext(theme.LIGHT, made.people))
+        drawing = one.draw(FigureContext(theme.LIGHT, made.names))
     assert [text.partition(" (")[0] for text in legend(drawing) if "connection" in text] == ["connection 2 fc-auto"]
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:
     capture = written(tmp_path / "a.pcap", *opening(b"short"))
     for kind in ("seqno", "flow", "heatmap", "liveness", "gaps"):
-        assert album(kind, capture).plots[kind].nothing()
+        assert figure_set(kind, capture).plots[kind].why_empty()
 
 
 def arrows(drawing: Any) -> int:
@@ -294,13 +294,13 @@ def arrows(drawing: Any) -> int:
 
 def test_a_ladder_of_frames(tmp_path: Path) -> None:
     capture = drawn_captures.plain(tmp_path / "a.pcap")
-    made = album("rates", capture)
+    made = figure_set("rates", capture)
     transcript = excerpt.numbered(source(capture).open(), 3, 6)
     rows = [transcript.rows[number] for number in sorted(transcript.rows)]
     assert [row["frame"] for row in rows] == [3, 4, 5, 6]
     ladder = Ladder(transcript, rows)
     with theme.drawing(theme.DARK):
-        drawing = ladder.draw(FigureContext(theme.DARK, made.people))
+        drawing = ladder.draw(FigureContext(theme.DARK, made.names))
     assert arrows(drawing) == 4
     written_there = [text.get_text() for text in drawing.axes[0].texts]
     assert "stream_request  vb 7  opaque 00000040  snapshot 0..0  from 0 to no end" in written_there
@@ -310,7 +310,7 @@ def test_a_ladder_of_frames(tmp_path: Path) -> None:
 
 def test_a_ladder_around_a_finding(tmp_path: Path) -> None:
     capture = drawn_captures.plain(tmp_path / "a.pcap", (*range(1, 40), 20, *range(40, 60)))
-    made = album("seqno", capture, checked=True)
+    made = figure_set("seqno", capture, checked=True)
     (finding,) = [each for each in made.findings if each.rule == "SEQ-01"]
     transcript = excerpt.around(source(capture, chunk=4096).open(), [finding], 4, 3)
     rows = transcript.of(finding)
@@ -321,7 +321,7 @@ def test_a_ladder_around_a_finding(tmp_path: Path) -> None:
     }
     ladder = Ladder(transcript, rows, finding)
     with theme.drawing(theme.LIGHT):
-        drawing = ladder.draw(FigureContext(theme.LIGHT, made.people))
+        drawing = ladder.draw(FigureContext(theme.LIGHT, made.names))
     marked = [text.get_text() for text in drawing.axes[0].texts if "[guilty]" in text.get_text()]
     assert [text.split("  ")[3] for text in marked] == ["seqno 20"]
     assert finding.id in texts(drawing)
@@ -330,12 +330,12 @@ def test_a_ladder_around_a_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", theme.FORMATS)
 def test_the_same_bytes_every_time(tmp_path: Path, form: str) -> None:
     capture = drawn_captures.plain(tmp_path / "a.pcap")
-    made = album("seqno", capture)
+    made = figure_set("seqno", capture)
     pictures = []
     for _ in range(2):
         with theme.drawing(theme.DARK):
             stream = io.BytesIO()
-            theme.save(made.plots["seqno"].draw(FigureContext(theme.DARK, made.people)), stream, form)
+            theme.save(made.plots["seqno"].draw(FigureContext(theme.DARK, made.names)), stream, form)
         pictures.append(stream.getvalue())
     assert pictures[0] == pictures[1]
     assert b"Matplotlib" not in pictures[0]
@@ -348,21 +348,21 @@ def test_hostile_names_are_text(tmp_path: Path, kind: str) -> None:
         capture = drawn_captures.plain(tmp_path / f"{place}.pcap", name=name)
         if kind != "seqno" and place not in (7, 8):
             continue
-        made = album(kind, capture)
+        made = figure_set(kind, capture)
         with theme.drawing(theme.LIGHT):
-            drawing = made.plots[kind].draw(FigureContext(theme.LIGHT, made.people, str(name)))
+            drawing = made.plots[kind].draw(FigureContext(theme.LIGHT, made.names, str(name)))
             theme.save(drawing, io.BytesIO(), "png")
         assert all(text.isascii() for text in legend(drawing) if "half in" not in text)
 
 
 def test_hostile_keys_on_a_ladder(tmp_path: Path) -> None:
     capture = drawn_captures.hostile(tmp_path / "a.pcap")
-    made = album("rates", capture)
+    made = figure_set("rates", capture)
     transcript = excerpt.numbered(source(capture).open(), 1, 40)
     rows = [transcript.rows[number] for number in sorted(transcript.rows)]
     assert all(label_of(row).isascii() for row in rows)
     with theme.drawing(theme.LIGHT):
-        theme.save(Ladder(transcript, rows).draw(FigureContext(theme.LIGHT, made.people)), io.BytesIO(), "png")
+        theme.save(Ladder(transcript, rows).draw(FigureContext(theme.LIGHT, made.names)), io.BytesIO(), "png")
 
 
 def test_dark_is_light_in_other_colours() -> None:

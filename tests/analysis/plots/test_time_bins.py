@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.plots import time_bins as binned
-from analysis.plots.time_bins import FIRST, LAST, LEAST, MOST, NONE, SUM, TimeBins, carried
+from analysis.plots.time_bins import FIRST, LAST, LEAST, MOST, NONE, SUM, TimeBins, forward_fill
 
 ARRAYS = {"sum": SUM, "least": LEAST, "most": MOST, "first": FIRST, "last": LAST}
 Entry = tuple[int, int, int]  #: lane, time, number
@@ -95,4 +95,4 @@ def test_nothing_is_nothing(empty: np.ndarray) -> None:
 
 def test_carrying_on() -> None:
     values = np.array([[NONE, 3, NONE, NONE, 5], [1, NONE, NONE, 2, NONE]])
-    assert carried(values).tolist() == [[NONE, 3, 3, 3, 5], [1, 1, 1, 2, 2]]
+    assert forward_fill(values).tolist() == [[NONE, 3, 3, 3, 5], [1, 1, 1, 2, 2]]
