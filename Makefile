@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	if $$python -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then echo $$python; break; fi; done)
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-# One environment, two stamps: the demo needs the base dependencies and matplotlib. Each stamp holds its directory.
+# One environment, two stamps: the demo needs the base dependencies and the extra report. Each stamp holds its directory.
 BASE := .venv/base.stamp
 DEV := .venv/dev.stamp
 PINS := pyproject.toml constraints.txt Makefile

@@ -50,7 +50,7 @@ class ReportData:
     rules: Sequence[Rule] = RULES
     selection: Selection = field(default_factory=Selection)
     shown: list[Finding] = field(default_factory=list)  #: findings that are told in full
-    told: dict[str, tuple[Transcript, Finding]] = field(default_factory=dict)  #: their frames, by id
+    transcripts: dict[str, tuple[Transcript, Finding]] = field(default_factory=dict)  #: their frames, by id
     notes: list[str] = field(default_factory=list)
     given: bool = False  #: the findings were given: nothing was checked here
 
@@ -98,7 +98,7 @@ def collect(
         again = source.open(None)
         advance = watch(again) if watch is not None else None
         batches = _advancing(again, advance)
-        found.told = each(batches, found.shown, NEIGHBOURS, NEIGHBOURS, rings=found.given)
+        found.transcripts = each(batches, found.shown, NEIGHBOURS, NEIGHBOURS, rings=found.given)
     return found
 
 

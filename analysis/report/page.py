@@ -1,13 +1,12 @@
-"""The page: sections in their order, under one title, with one style and one script."""
+"""The page: what its sections show, in their order. Templates have the markup, and the sentences without numbers."""
 
 from __future__ import annotations
 
-from importlib.resources import files
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.report import findings, pictures, sections
-from analysis.report.html import Html, document, element, joined
+from analysis.report import findings, pictures, rendering, sections
 from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
@@ -28,51 +27,40 @@ TITLES = (
 _MOST_NAMES = 3
 
 
-def page(found: ReportData, how: Sequence[tuple[str, str]], *, drawn: bool = True) -> str:
-    """Return the whole page; ``how`` tells how it was made."""
-    captures = short_names(found.source.names)
-    ladders = pictures.ladders(found, captures) if drawn else {}
-    gallery: list[Html] = []
-    missing: list[str] = []
-    if drawn:
-        gallery, missing = pictures.gallery(found, captures, TITLES)
-    inspection = found.inspection
-    parts: list[tuple[str, str, Html]] = [
-        ("rules", "Verdicts", sections.rules(found)),
-        ("findings", "Findings", findings.section(found, ladders)),
-        ("connections", "Connections", sections.connections(found)),
-        ("streams", "Streams", sections.streams(found)),
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A part of the page. Its template, ``ID.html.j2``, shows the value of the same name."""
+
+    id: str
+    title: str
+    value: object
+
+
+def page(data: ReportData, provenance: Sequence[tuple[str, str]], *, drawn: bool = True) -> str:
+    """Return the whole page; ``provenance`` tells how it was made."""
+    captures = short_names(data.source.names)
+    ladders = pictures.ladders(data, captures) if drawn else {}
+    parts = [
+        _Section("rules", "Verdicts", sections.rules(data)),
+        _Section("findings", "Findings", findings.findings(data, ladders)),
+        _Section("connections", "Connections", sections.connections(data)),
+        _Section("streams", "Streams", sections.streams(data)),
     ]
     if drawn:
-        note = element("p", f"Not drawn: {'; '.join(missing)}.", class_="quiet") if missing else Html("")
-        parts.append(("pictures", "Pictures", joined((*gallery, note))))
+        parts.append(_Section("pictures", "Pictures", pictures.pictures(data, captures, TITLES)))
     parts += [
-        ("quality", "Quality of the capture", sections.quality(found)),
-        ("made", "How this page was made", sections.made(found, how)),
+        _Section("quality", "Quality of the capture", sections.quality(data)),
+        _Section("made", "How this page was made", sections.made(data, provenance)),
     ]
     facts = (
         ("read", captures),
-        ("frames", f"{inspection.frames:,}"),
-        ("connections", f"{inspection.connections:,}"),
-        ("streams", f"{len(found.streams):,}"),
+        ("frames", f"{data.inspection.frames:,}"),
+        ("connections", f"{data.inspection.connections:,}"),
+        ("streams", f"{len(data.streams):,}"),
     )
-    links = element("ul", *(element("li", element("a", title, href=f"#{name}")) for name, title, _ in parts))
-    body = joined(
-        (
-            element("a", "to the verdict", href="#top", class_="skip"),
-            element("header", element("h1", "uprscope report"), element("nav", links, aria_label="sections")),
-            element(
-                "main",
-                sections.verdict(found),
-                sections.pairs(facts),
-                *(element("section", element("h2", title), inside, id=name) for name, title, inside in parts),
-                id="top",
-            ),
-        )
-    )
-    folder = files("analysis.report")
-    style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    return document(f"uprscope: {captures}", style, script, body)
+    values = {part.id: part.value for part in parts}
+    shared = {"captures": captures, "verdict": sections.verdict(data), "facts": facts, "sections": parts}
+    return rendering.page(values | shared)
 
 
 def short_names(names: Sequence[str]) -> str:

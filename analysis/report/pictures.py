@@ -1,20 +1,21 @@
-"""The pictures of a report: drawn light and dark, as parts of the page."""
+"""The pictures of a report: each drawn once, with its colours exchanged for the dark page."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.plots import theme
 from analysis.plots.excerpt import each
 from analysis.plots.figure import FigureContext
 from analysis.plots.ladder import Ladder
-from analysis.report.html import Html, data_url, element
+from analysis.report.rendering import data_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from matplotlib.figure import Figure
+    from matplotlib import figure as matplotlib_figure
 
     from analysis.check.findings import Finding
     from analysis.report.collect import ReportData
@@ -23,50 +24,62 @@ LADDERS = 4  #: findings that get a message sequence, each of another rule
 _BEFORE, _BEHIND = 8, 5
 
 
-def figure(draw: Callable[[FigureContext], Figure], found: ReportData, captures: str, title: str, alt: str) -> Html:
-    """Draw a picture, and let the reader's colours decide between light and dark."""
-    context = FigureContext(
-        theme.LIGHT, found.figures.names, captures, found.inspection.findings, found.figures.start_ns
-    )
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture, light and dark: the reader's settings decide between them."""
+
+    title: str
+    alt: str
+    light: str  #: data URL
+    dark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """All pictures of the page's own section."""
+
+    drawn: Sequence[Picture]
+    missing: str  #: the other kinds, and why there is nothing to draw
+
+
+def _picture(
+    draw: Callable[[FigureContext], matplotlib_figure.Figure], data: ReportData, captures: str, title: str, alt: str
+) -> Picture:
+    context = FigureContext(theme.LIGHT, data.figures.names, captures, data.inspection.findings, data.figures.start_ns)
     with theme.drawing(theme.LIGHT):
         stream = io.BytesIO()
         theme.save(draw(context), stream, "svg")
-    light, dark = (data_url("image/svg+xml", svg) for svg in (stream.getvalue(), theme.darkened(stream.getvalue())))
-    image = element(
-        "picture",
-        element("source", media="(prefers-color-scheme: dark)", srcset=dark),
-        element("img", src=light, alt=alt),
-    )
-    return element("figure", element("figcaption", title), image)
+    svg = stream.getvalue()
+    return Picture(title, alt, data_url("image/svg+xml", svg), data_url("image/svg+xml", theme.darkened(svg)))
 
 
-def ladders(found: ReportData, captures: str) -> dict[str, Html]:
+def ladders(data: ReportData, captures: str) -> dict[str, Picture]:
     """Return message sequences, by finding: one for each of the first rules that are broken."""
     chosen: dict[str, Finding] = {}
-    for finding in found.shown:
+    for finding in data.shown:
         if len(chosen) < LADDERS:
             chosen.setdefault(finding.rule, finding)
     findings = list(chosen.values())
     if not findings:
         return {}
-    told = each(found.source.open(None), findings, _BEFORE, _BEHIND, rings=found.given)
+    told = each(data.source.open(None), findings, _BEFORE, _BEHIND, rings=data.given)
     drawn = {}
     for transcript, finding in told.values():
         ladder = Ladder(transcript, transcript.of(finding), finding)
         if ladder.why_empty() is None:
             alt = f"message sequence around frame {finding.guilty.frame}"
-            drawn[finding.id] = figure(ladder.draw, found, captures, "Who said what around it", alt)
+            drawn[finding.id] = _picture(ladder.draw, data, captures, "Who said what around it", alt)
     return drawn
 
 
-def gallery(found: ReportData, captures: str, titles: Sequence[tuple[str, str]]) -> tuple[list[Html], list[str]]:
-    """Return the pictures, and why others are not there."""
-    pictures, missing = [], []
+def pictures(data: ReportData, captures: str, titles: Sequence[tuple[str, str]]) -> Pictures:
+    """Draw the kinds that these titles belong to."""
+    drawn, missing = [], []
     for name, title in titles:
-        plot = found.figures.plots[name]
+        plot = data.figures.plots[name]
         why = plot.why_empty()
         if why is None:
-            pictures.append(figure(plot.draw, found, captures, title, title))
+            drawn.append(_picture(plot.draw, data, captures, title, title))
         else:
             missing.append(f"{name}: {why}")
-    return pictures, missing
+    return Pictures(drawn, "; ".join(missing))

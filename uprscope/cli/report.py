@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import shlex
 import sys
 from typing import TYPE_CHECKING
@@ -29,8 +30,8 @@ examples:
 
 The page is one file: it fetches nothing, its script is only there for sorting,
 filtering and zooming, and what a capture contains is shown, never run. The same
-input gives the same bytes. Pictures need matplotlib (pip install
-'uprscope[report]'); --no-pictures does without.
+input gives the same bytes. Needs Jinja2, and matplotlib for pictures:
+pip install 'uprscope[report]'.
 exit status: 0 done, whatever was found; 2 unusable input or usage; 3 the input
 was damaged, and the page tells of what is left."""
 
@@ -62,26 +63,34 @@ def _number(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Read, write the page, and return the exit status."""
-    from analysis.report.page import page  # noqa: PLC0415 - brings numpy and pyarrow along
-    from dissector.frames.writers import destination  # noqa: PLC0415
+    from dissector.frames.writers import destination  # noqa: PLC0415 - brings numpy and pyarrow along
     from uprscope.cli.dissect import report  # noqa: PLC0415
 
     if bool(args.captures) == (args.archive is not None):
         raise UsageError("give captures, or --archive with a directory, not both (try uprscope report --help)")
     if args.output == "-" and sys.stdout.isatty():
         raise UsageError("a page is not for terminals: give a file with -o, or a pipe")
-    if not args.no_pictures:
-        from analysis.plots.theme import require  # noqa: PLC0415
+    _require(pictures=not args.no_pictures)
+    from analysis.report.page import page  # noqa: PLC0415 - needs Jinja2
 
-        require()
     with contextlib.ExitStack() as stack:
         source, given = _source(args, stack)
-        found = _collect(args, source, given)
-        html = page(found, _provenance(args), drawn=not args.no_pictures)
+        data = _collect(args, source, given)
+        html = page(data, _provenance(args), drawn=not args.no_pictures)
         with destination(args.output) as stream:
             stream.write(html.encode("utf-8", "backslashreplace"))
-    report(found.inspection.report)
-    return EXIT_DAMAGED if found.inspection.report.damage else 0
+    report(data.inspection.report)
+    return EXIT_DAMAGED if data.inspection.report.damage else 0
+
+
+def _require(*, pictures: bool) -> None:
+    """Complain where a package of the extra ``report`` is not installed."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise UsageError("a report needs Jinja2, which is not here: pip install 'uprscope[report]'")
+    if pictures:
+        from analysis.plots import theme  # noqa: PLC0415
+
+        theme.require()
 
 
 def _source(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[FrameSource, list[Finding] | None]:

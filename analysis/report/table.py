@@ -1,0 +1,50 @@
+"""Tables of a report as values: columns, cells, rows. Knows what the table's template shows; must not know HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The top of a column, and how its cells look."""
+
+    label: str
+    right: bool = False  #: numbers
+    wrap: bool = False  #: long text
+
+    @property
+    def style(self) -> str:
+        """Return the class of its cells."""
+        return "number" if self.right else "wide" if self.wrap else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text that leads to an element of the page, or that has the colour of a verdict."""
+
+    text: str
+    link: str = ""  #: id of the element
+    tag: str = ""  #: verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, which the script makes sortable and filterable unless it is fixed."""
+
+    id: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str | Cell]]
+    fixed: bool = False
+
+
+def without_empty_columns(table: Table, always: int = 0) -> Table:
+    """Return a table without the columns that are empty in every row; the first ``always`` columns stay."""
+    used = [at for at in range(len(table.columns)) if at < always or any(row[at] for row in table.rows)]
+    columns = [table.columns[at] for at in used]
+    return Table(table.id, table.caption, columns, [[row[at] for at in used] for row in table.rows], table.fixed)
