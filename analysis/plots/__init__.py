@@ -43,8 +43,8 @@ class PlotKind:
     module: str
     class_name: str  #: class in the module, without arguments
     help: str
-    marked: bool = False  #: findings are marked, so rules have to be checked
-    choices: tuple[str, ...] = ("connection",)  #: options that leave frames out, and what is left still makes sense
+    marks_findings: bool = False  #: findings are marked, so rules have to be checked
+    selections: tuple[str, ...] = ("connection",)  #: options that leave frames out, and what is left still makes sense
 
 
 _TIME = ("connection", "time")

@@ -57,21 +57,21 @@ class ConnectionNames:
         connection = self.connections[number]
         return f"{connection.number} {self.dcp_names.get(number, connection.client)}"
 
-    def numbers_of(self, view: FrameBatch) -> Longs:
+    def numbers_of(self, frame_batch: FrameBatch) -> Longs:
         """Return each row's connection."""
         found = []
-        for code, name in enumerate(view.ids):
+        for code, name in enumerate(frame_batch.ids):
             if name not in self._numbers:
-                self._add(name, view, int(np.argmax(view.code == code)))
+                self._add(name, frame_batch, int(np.argmax(frame_batch.code == code)))
             found.append(self._numbers[name])
-        return np.array(found, np.int64)[view.code]
+        return np.array(found, np.int64)[frame_batch.code]
 
-    def _add(self, name: str, view: FrameBatch, row: int) -> None:
+    def _add(self, name: str, frame_batch: FrameBatch, row: int) -> None:
         source, target = (
-            f"{view.batch.column(address)[row].as_py()}:{view.batch.column(port)[row].as_py()}"
+            f"{frame_batch.batch.column(address)[row].as_py()}:{frame_batch.batch.column(port)[row].as_py()}"
             for address, port in (("src", "sport"), ("dst", "dport"))
         )
-        if view.direction[row]:
+        if frame_batch.direction[row]:
             source, target = target, source
         self._numbers[name] = len(self.connections)
         self.connections.append(ConnectionName(name, len(self.connections) + 1, source, target))
@@ -81,18 +81,22 @@ class PlotBatch:
     """One batch."""
 
     def __init__(self, batch: pa.RecordBatch, names: ConnectionNames) -> None:
-        self.view = FrameBatch(batch)
+        self.frame_batch = FrameBatch(batch)
         self.names = names
         self.size = batch.num_rows
-        self.connection = names.numbers_of(self.view)
-        self.time_ns = self.view.numbers("time_ns")
-        self.opcode, self.response, self.direction = self.view.opcode, self.view.response, self.view.direction
-        self.draft = self.view.numbering == DRAFT
-        self._name()
+        self.connection = names.numbers_of(self.frame_batch)
+        self.time_ns = self.frame_batch.numbers("time_ns")
+        self.opcode, self.response, self.direction = (
+            self.frame_batch.opcode,
+            self.frame_batch.response,
+            self.frame_batch.direction,
+        )
+        self.draft = self.frame_batch.numbering == DRAFT
+        self._note_names()
 
     def numbers(self, name: str) -> Longs:
         """Return a column of numbers; -1 stands for null."""
-        return self.view.numbers(name)
+        return self.frame_batch.numbers(name)
 
     def requests(self, opcode: int) -> NDArray[np.bool_]:
         """Tell which rows are requests of this opcode, in all dialects but the draft."""
@@ -103,15 +107,15 @@ class PlotBatch:
         """Return rows of controls with this key, and the number that each sets; words and nonsense are left out."""
         rows = np.flatnonzero(self.requests(CONTROL))
         found = []
-        for at, row in zip(rows.tolist(), self.view.rows(rows, ("key", "text")), strict=True):
+        for at, row in zip(rows.tolist(), self.frame_batch.rows(rows, ("key", "text")), strict=True):
             text = row["text"] or ""
             if row["key"] == key and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
                 found.append((at, int(text)))
         return found
 
-    def _name(self) -> None:
+    def _note_names(self) -> None:
         rows = np.flatnonzero(self.requests(OPEN))
-        for at, row in zip(rows.tolist(), self.view.rows(rows, ("key",)), strict=True):
+        for at, row in zip(rows.tolist(), self.frame_batch.rows(rows, ("key",)), strict=True):
             if row["key"]:
                 name = row["key"].decode("utf-8", "surrogateescape")  # whoever shows it escapes it
                 self.names.dcp_names.setdefault(int(self.connection[at]), name)

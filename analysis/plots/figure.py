@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.plots.theme import plain
+from analysis.plots.theme import label_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class FigureContext:
 
     def figure(self, height: float, rows: int = 1, width: float = WIDTH, **grid: Any) -> tuple[Figure, list[Axes]]:
         """Begin a figure with some axes."""
-        from matplotlib.figure import Figure as Made  # noqa: PLC0415 - see analysis.plots.theme.require
+        from matplotlib.figure import Figure as Made  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
         from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
 
         layout = ConstrainedLayoutEngine(rect=(0.0, 0.0, 1.0, 1 - _TOP / height))
@@ -67,7 +67,7 @@ class FigureContext:
     def title(self, figure: Figure, title: str, subtitle: str = "") -> None:
         """Write the title and, below it, what the picture is made from."""
         height = figure.get_size_inches()[1]
-        parts = [part for part in (subtitle, *self.notes, plain(self.captures, 60)) if part]
+        parts = [part for part in (subtitle, *self.notes, label_text(self.captures, 60)) if part]
         left = 0.12 / figure.get_size_inches()[0]
         figure.text(left, 1 - 0.14 / height, title, fontsize=12, fontweight="bold", va="top")
         figure.text(left, 1 - 0.42 / height, "  |  ".join(parts), fontsize=8, color=self.theme.quiet, va="top")
@@ -89,7 +89,7 @@ class TimeAxis:
 
     def label(self, axes: Axes) -> None:
         """Say on the axis what its numbers are."""
-        axes.set_xlabel(f"time since {_written(self.first_ns)} [{self.unit}]")
+        axes.set_xlabel(f"time since {_utc(self.first_ns)} [{self.unit}]")
 
     def limit(self, axes: Axes) -> None:
         """Show the whole time, with a little room on both sides."""
@@ -97,7 +97,7 @@ class TimeAxis:
         axes.set_xlim(-0.015 * width, 1.015 * width)
 
 
-def _written(time_ns: int) -> str:
+def _utc(time_ns: int) -> str:
     try:
         return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):  # no calendar has it
@@ -117,7 +117,7 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def amounts(axes: Axes, unit: str, power: int = 1000) -> None:
+def label_amounts(axes: Axes, unit: str, power: int = 1000) -> None:
     """Write the numbers of the y axis with prefixes: 2 MiB, 15 k."""
     from matplotlib.ticker import FuncFormatter  # noqa: PLC0415
 

@@ -40,7 +40,7 @@ class FigureSet:
         self.report = ReadReport()
         self.frames = 0
         self.checker = checker
-        self.given: Sequence[Finding] = ()  #: where nothing is checked
+        self.given_findings: Sequence[Finding] = ()  #: where nothing is checked
         self._connection: str | None = None
         self._vbucket: int | None = None
         self._from_ns, self._until_ns = 0, _FOREVER
@@ -49,9 +49,9 @@ class FigureSet:
     @property
     def findings(self) -> Sequence[Finding]:
         """Return what the rules found."""
-        return self.checker.findings if self.checker is not None else self.given
+        return self.checker.findings if self.checker is not None else self.given_findings
 
-    def choose(
+    def select(
         self, connection: str | None, vbucket: int | None, from_ns: int = 0, until_ns: int | None = None
     ) -> None:
         """Show some of the frames only: of a connection (number or id), of a vbucket, of a time since the first one."""
@@ -86,7 +86,7 @@ class FigureSet:
         if self.checker is not None:
             self.checker.fold(batch)
         whole = PlotBatch(batch, self.names)
-        chosen = self._chosen(whole)
+        chosen = self._selected(whole)
         if chosen.size:
             for plot in self.plots.values():
                 plot.fold(chosen)
@@ -99,7 +99,7 @@ class FigureSet:
             plot.finish()
         Selection(connection=self._connection).confirm(self.names.ids)
 
-    def _chosen(self, whole: PlotBatch) -> PlotBatch:
+    def _selected(self, whole: PlotBatch) -> PlotBatch:
         if self.start_ns is None:
             self.start_ns = int(whole.time_ns[0])
         timed = self._from_ns > 0 or self._until_ns < _FOREVER
@@ -113,7 +113,7 @@ class FigureSet:
         if timed:
             since = whole.time_ns - self.start_ns
             mask &= (since >= self._from_ns) & (since <= self._until_ns)
-        return PlotBatch(whole.view.batch.filter(pa.array(mask)), self.names)
+        return PlotBatch(whole.frame_batch.batch.filter(pa.array(mask)), self.names)
 
 
 def connection_id(names: ConnectionNames, connection: str | None) -> str | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.figure import FigureContext, TimeAxis, amounts, count, duration
-from analysis.plots.theme import plain
+from analysis.plots.figure import FigureContext, TimeAxis, count, duration, label_amounts
+from analysis.plots.theme import label_text
 from analysis.plots.time_bins import LAST, LEAST, MOST, NONE, SUM, TimeBins, forward_fill
 
 if TYPE_CHECKING:
@@ -50,16 +50,16 @@ class FlowPlot:
     def __init__(self) -> None:
         self.bins = TimeBins(least=LEAST, most=MOST, last=LAST, window=LAST, lost=SUM)
         self.states: dict[int, _FlowState] = {}
-        self._seen_ns = np.zeros(0, np.int64)  #: by connection, when its last message came
+        self._latest_ns = np.zeros(0, np.int64)  #: by connection, when its last message came
 
     def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
-        self._see(frames)
+        self._note_times(frames)
         sent = np.where(frames.response, 0, np.maximum(frames.numbers("flow_bytes"), 0))
-        given = np.maximum(frames.numbers("buffer_bytes"), 0)
+        acked = np.maximum(frames.numbers("buffer_bytes"), 0)
         lost = np.maximum(frames.numbers("gap"), 0) + np.maximum(frames.numbers("missing"), 0)
         windows = dict(frames.controls(_CONTROL))
-        wanted = (sent > 0) | (given > 0) | (lost > 0)
+        wanted = (sent > 0) | (acked > 0) | (lost > 0)
         wanted[[*windows]] = True
         rows = np.flatnonzero(wanted)
         if not len(rows):
@@ -72,9 +72,9 @@ class FlowPlot:
             lanes, bins, kept = self.bins.place(frames.connection[part], frames.time_ns[part])
             if not len(kept):
                 continue
-            window = _windows(state, part, windows)
-            outstanding = _outstanding(state, sent[part] - given[part])
-            self._stalls(state, frames.time_ns[part], outstanding, window, given[part] > 0)
+            window = _window_at(state, part, windows)
+            outstanding = _outstanding_after(state, sent[part] - acked[part])
+            self._find_stalls(state, frames.time_ns[part], outstanding, window, acked[part] > 0)
             for name, numbers in (("least", outstanding), ("most", outstanding), ("last", outstanding)):
                 self.bins.put(name, lanes, bins, numbers)
             known = np.flatnonzero(window > 0)
@@ -96,9 +96,9 @@ class FlowPlot:
         """Draw it."""
         bins = self.bins
         time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
-        chosen = self.chosen()
-        figure, all_axes = context.figure(2.2 + 1.75 * len(chosen), rows=len(chosen), sharex=True)
-        for axes, lane in zip(all_axes, chosen, strict=True):
+        shown_lanes = self.shown_lanes()
+        figure, all_axes = context.figure(2.2 + 1.75 * len(shown_lanes), rows=len(shown_lanes), sharex=True)
+        for axes, lane in zip(all_axes, shown_lanes, strict=True):
             self._draw(axes, lane, context, time_axis)
         time_axis.limit(all_axes[-1])
         time_axis.label(all_axes[-1])
@@ -106,19 +106,19 @@ class FlowPlot:
             label: handle for axes in all_axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6)
-        some = [bins.keys[lane] for lane in chosen]
+        some = [bins.keys[lane] for lane in shown_lanes]
         stalls = sum(self.states[key].stall_count for key in some)
-        parts = [count(len(chosen), "connection"), count(stalls, "stall")]
+        parts = [count(len(shown_lanes), "connection"), count(stalls, "stall")]
         stalled = sum(self.states[key].stalled_ns for key in some)
         if stalled:
             parts[-1] += f" of {duration(stalled)} together"
-        others = int(np.count_nonzero((bins["last"] > 0).any(axis=1))) - len(chosen)
+        others = int(np.count_nonzero((bins["last"] > 0).any(axis=1))) - len(shown_lanes)
         if others > 0:
             parts.append(f"{others:,} more with less in their windows are not shown (--connection)")
         context.title(figure, "Flow control", ", ".join(parts))
         return figure
 
-    def chosen(self) -> list[int]:
+    def shown_lanes(self) -> list[int]:
         """Return the lanes to draw: those whose windows were fullest, in the order of connections."""
         most = self.bins["most"].max(axis=1, initial=0)
         window = self.bins["window"].max(axis=1, initial=0)
@@ -130,7 +130,7 @@ class FlowPlot:
         bins, theme = self.bins, context.theme
         state = self.states[bins.keys[lane]]
         starts = np.r_[np.maximum(bins.starts_ns(), bins.first_ns or 0), bins.last_ns]
-        times = time_axis(np.minimum(starts, self._seen_ns[bins.keys[lane]]))
+        times = time_axis(np.minimum(starts, self._latest_ns[bins.keys[lane]]))
         most, last = (forward_fill(bins[name][lane : lane + 1])[0] for name in ("most", "last"))
         # In a bin without messages the last bin's last number still holds.
         high = np.where(bins["most"][lane] != NONE, most, last).astype(float)
@@ -162,23 +162,25 @@ class FlowPlot:
                 color, shape = theme.mark(finding.severity.value)
                 axes.plot(time_axis(finding.time_ns), top, shape, color=color, label=finding.severity.value, zorder=4)
         axes.set_ylim(0, top * 1.12)
-        amounts(axes, "B", 1024)
+        label_amounts(axes, "B", 1024)
         axes.set_ylabel("outstanding")
-        title = f"connection {plain(context.names.label(bins.keys[lane]))}"
+        title = f"connection {label_text(context.names.label(bins.keys[lane]))}"
         if empty:
             title += f", far below its window of {largest:,.0f} bytes"
         if state.stall_count:
             title += f": {count(state.stall_count, 'stall')}, {duration(state.stalled_ns)}"
         axes.set_title(title)
 
-    def _see(self, frames: PlotBatch) -> None:
-        room = len(frames.names.connections) - len(self._seen_ns)
+    def _note_times(self, frames: PlotBatch) -> None:
+        room = len(frames.names.connections) - len(self._latest_ns)
         if room > 0:
-            self._seen_ns = np.r_[self._seen_ns, np.zeros(max(room, len(self._seen_ns)), np.int64)]
-        np.maximum.at(self._seen_ns, frames.connection, frames.time_ns)
+            self._latest_ns = np.r_[self._latest_ns, np.zeros(max(room, len(self._latest_ns)), np.int64)]
+        np.maximum.at(self._latest_ns, frames.connection, frames.time_ns)
 
     @staticmethod
-    def _stalls(state: _FlowState, times: Longs, outstanding: Longs, window: Longs, ack: NDArray[np.bool_]) -> None:
+    def _find_stalls(
+        state: _FlowState, times: Longs, outstanding: Longs, window: Longs, ack: NDArray[np.bool_]
+    ) -> None:
         """Find where the window was full until an ack came."""
         full = (outstanding >= window) & (window > 0)
         begin = np.r_[state.full_since, np.where(full, times, -1)]
@@ -194,7 +196,7 @@ def _add_stalls(state: _FlowState, stalls: list[tuple[int, int]]) -> None:
     state.stalls = longest[:_STALLS]
 
 
-def _windows(state: _FlowState, rows: Longs, changes: dict[int, int]) -> Longs:
+def _window_at(state: _FlowState, rows: Longs, changes: dict[int, int]) -> Longs:
     """Return the window at each row."""
     window = np.full(len(rows), state.window, np.int64)
     for place in [place for place, row in enumerate(rows.tolist()) if row in changes] if changes else []:
@@ -203,7 +205,7 @@ def _windows(state: _FlowState, rows: Longs, changes: dict[int, int]) -> Longs:
     return window
 
 
-def _outstanding(state: _FlowState, change: Longs) -> Longs:
+def _outstanding_after(state: _FlowState, change: Longs) -> Longs:
     """Return what is outstanding behind each row: the running sum, which is never below 0."""
     sums = state.outstanding + np.cumsum(change)
     found: Longs = sums - np.minimum(np.minimum.accumulate(sums), 0)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.figure import FigureContext, TimeAxis, amounts, count
-from analysis.plots.row_labels import busiest, height, label_rows
-from analysis.plots.theme import plain
+from analysis.plots.figure import FigureContext, TimeAxis, count, label_amounts
+from analysis.plots.row_labels import busiest, figure_height, label_rows
+from analysis.plots.theme import label_text
 from analysis.plots.time_bins import SUM, TimeBins
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Gaps:
         time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         chosen = busiest((bins["lost"] + bins["skipped"]).sum(axis=1), bins.keys)
         figure, (above, below) = context.figure(
-            height(len(chosen)) + 1.6, rows=2, sharex=True, height_ratios=[0.36 * max(len(chosen), 2), 1.6]
+            figure_height(len(chosen)) + 1.6, rows=2, sharex=True, height_ratios=[0.36 * max(len(chosen), 2), 1.6]
         )
         times = time_axis(np.maximum(bins.starts_ns(), bins.first_ns or 0))
         for row, lane in enumerate(chosen):
@@ -82,7 +82,7 @@ class Gaps:
             if total[-1]:
                 below.plot(ends, np.r_[total, total[-1]], drawstyle="steps-post", color=color)
         below.set_ylim(bottom=0)
-        amounts(below, "B", 1024)
+        label_amounts(below, "B", 1024)
         below.set_ylabel("in all, so far")
         time_axis.limit(below)
         time_axis.label(below)
@@ -95,4 +95,4 @@ class Gaps:
 
     def _label(self, lane: int, context: FigureContext) -> str:
         key = self.bins.keys[lane]
-        return f"{plain(context.names.label(key >> 1), 28)}, {'server' if key & 1 else 'client'}"
+        return f"{label_text(context.names.label(key >> 1), 28)}, {'server' if key & 1 else 'client'}"

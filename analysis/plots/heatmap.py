@@ -48,7 +48,7 @@ class Heatmap:
 
     def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
-        from matplotlib.colors import LogNorm, Normalize  # noqa: PLC0415 - see analysis.plots.theme.require
+        from matplotlib.colors import LogNorm, Normalize  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
         from matplotlib.ticker import NullFormatter  # noqa: PLC0415
 
         bins = self.bins
@@ -56,11 +56,11 @@ class Heatmap:
         order = sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])
         vbuckets = [bins.keys[lane] for lane in order]
         vbuckets_per_row = -(-len(order) // _ROWS)
-        items = _summed(bins["items"][order].T, vbuckets_per_row).T
+        items = _merge_columns(bins["items"][order].T, vbuckets_per_row).T
         factor = -(-bins.count // _COLUMNS)
-        while bins.count // factor > _LEAST_COLUMNS and np.mean(_summed(items, factor) > 0) < _BUSY:
+        while bins.count // factor > _LEAST_COLUMNS and np.mean(_merge_columns(items, factor) > 0) < _BUSY:
             factor *= 2
-        items = _summed(items, factor)
+        items = _merge_columns(items, factor)
         columns = items.shape[1]
         edges = time_axis((bins.low + np.arange(columns + 1) * factor << bins.shift).astype(np.int64))
         height = min(7.0, max(2.6, 1.9 + 0.19 * len(order)))
@@ -98,7 +98,7 @@ class Heatmap:
         return figure
 
 
-def _summed(array: Longs, factor: int) -> Longs:
+def _merge_columns(array: Longs, factor: int) -> Longs:
     """Put columns together, so many at a time."""
     rows, columns = array.shape
     padded = np.zeros((rows, -(-columns // factor) * factor), np.int64)

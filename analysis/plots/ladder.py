@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from analysis.plots.figure import WIDTH, FigureContext, count, duration
-from analysis.plots.theme import plain
+from analysis.plots.theme import label_text
 from dissector.display.listing import show
 from dissector.spec import registry
 
@@ -63,7 +63,7 @@ class Ladder:
         axes.axis("off")
         axes.set_xlim(-0.24 * span**0.5, span - 0.02)
         axes.set_ylim(len(lines) + 0.6, -2.0)
-        self._sides(axes, context, len(lines))
+        self._draw_sides(axes, context, len(lines))
         start = self._transcript.numbering.start_ns or 0
         for place, (row, between) in enumerate(lines):
             if row is None:
@@ -81,7 +81,7 @@ class Ladder:
                 va="center",
                 ha="right",
             )
-            self._arrow(axes, place, row, context)
+            self._draw_arrow(axes, place, row, context)
         axes.text(-0.16 * span**0.5, -0.75, "frame", fontsize=7, color=context.theme.quiet, ha="right")
         axes.text(-0.02, -0.75, "time", fontsize=7, color=context.theme.quiet, ha="right")
         first, last = self.rows[0]["frame"], self.rows[-1]["frame"]
@@ -93,8 +93,8 @@ class Ladder:
         title = "Message sequence"
         if self._finding is not None:
             title = f"{self._finding.id}: {self._finding.title}"
-            parts.insert(0, plain(self._finding.sentence, 90))
-        context.title(figure, plain(title, 90), ", ".join(parts))
+            parts.insert(0, label_text(self._finding.sentence, 90))
+        context.title(figure, label_text(title, 90), ", ".join(parts))
         return figure
 
     def _lines(self) -> list[tuple[Row | None, str]]:
@@ -123,20 +123,22 @@ class Ladder:
             text += f" in {duration(pause)}" if text else f"{duration(pause)} of silence"
         return text
 
-    def _sides(self, axes: Axes, context: FigureContext, lines: int) -> None:
+    def _draw_sides(self, axes: Axes, context: FigureContext, lines: int) -> None:
         for name, column in self._column.items():
             row = next(row for row in self.rows if row["connection"] == name)
             ends = [f"{row['src']}:{row['sport']}", f"{row['dst']}:{row['dport']}"]
             number = context.names.number(name)
             label = "" if number is None else context.names.dcp_names.get(number, "")
             listed = self._transcript.numbering.numbers.get(name, 0)
-            axes.text(column + 0.49, -1.8, plain(f"connection {listed} {label}", 44), ha="center", fontweight="bold")
+            axes.text(
+                column + 0.49, -1.8, label_text(f"connection {listed} {label}", 44), ha="center", fontweight="bold"
+            )
             for side, x in enumerate((column + 0.02, column + 0.96)):
                 axes.plot([x, x], [-0.5, lines], color=context.theme.quiet, linewidth=1.2)
-                who = plain(ends[side ^ row["direction"]], 30)
+                who = label_text(ends[side ^ row["direction"]], 30)
                 axes.text(x, -1.1, who, fontsize=7.5, ha="left" if side == 0 else "right", va="center")
 
-    def _arrow(self, axes: Axes, place: int, row: Row, context: FigureContext) -> None:
+    def _draw_arrow(self, axes: Axes, place: int, row: Row, context: FigureContext) -> None:
         theme, role = context.theme, self._roles.get(row["frame"])
         color = theme.quiet if row["response"] else theme.series[0]
         if role is not None:
@@ -159,7 +161,7 @@ class Ladder:
         axes.text(
             column + 0.49,
             place,
-            text if len(self._column) == 1 else plain(text, 66),
+            text if len(self._column) == 1 else label_text(text, 66),
             fontsize=7.5,
             ha="center",
             va="center",
@@ -171,7 +173,7 @@ class Ladder:
 
 def label_of(row: Row) -> str:
     """Return what is written on an arrow: the message with its vbucket, opaque and the numbers that matter most."""
-    parts = [plain(row["name"]) + (" reply" if row["response"] and row["dialect"] != "draft" else "")]
+    parts = [label_text(row["name"]) + (" reply" if row["response"] and row["dialect"] != "draft" else "")]
     if row["status"]:
         parts.append(registry.status_name(row["status"]) or f"status 0x{row['status']:04x}")
     if row["vbucket"] is not None and row["name"] not in _WITHOUT_VBUCKET:
@@ -188,5 +190,5 @@ def label_of(row: Row) -> str:
     if row["end_reason"] is not None:
         parts.append(show("end_reason", row["end_reason"]))
     if row["key"] is not None:
-        parts.append(plain(row["key"].decode("utf-8", "surrogateescape"), 24))
+        parts.append(label_text(row["key"].decode("utf-8", "surrogateescape"), 24))
     return "  ".join(parts)

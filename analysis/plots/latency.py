@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.context import COLUMNS, Context
 from analysis.plots.figure import FigureContext, count, duration
-from analysis.plots.theme import plain
+from analysis.plots.theme import label_text
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 
@@ -47,7 +47,7 @@ class Latencies:
 
     def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
-        self._take(self._frame_context.fold(frames.view.batch))
+        self._take(self._frame_context.fold(frames.frame_batch.batch))
 
     def finish(self) -> None:
         """What is still unanswered will never be answered."""
@@ -57,13 +57,13 @@ class Latencies:
         for name, table in tables:
             if name == "exchanges":
                 answered = table["answered"] > 0
-                _count(self.answers, table["opcode"][answered], table["latency_ns"][answered])
+                _add_counts(self.answers, table["opcode"][answered], table["latency_ns"][answered])
                 for opcode in table["opcode"][~answered].tolist():
                     self.unanswered[opcode] = self.unanswered.get(opcode, 0) + 1
             elif name == "acks" and "latency_ns" in table:
                 latency = table["latency_ns"]
-                told = latency > 0
-                _count(self.acks, table["connection"][told], latency[told])
+                known = latency > 0
+                _add_counts(self.acks, table["connection"][known], latency[known])
 
     def why_empty(self) -> str | None:
         """Say why there is nothing to draw."""
@@ -85,7 +85,7 @@ class Latencies:
                 self._draw(axes, panel, labels, {}, context)
                 axes.set_title("from a message to the ack that gives its bytes back")
             axes.set_ylabel("share that took no longer")
-        _label(all_axes[-1], _edge(least - 2), _edge(most + 3))
+        _label_durations(all_axes[-1], _edge(least - 2), _edge(most + 3))
         answered = sum(int(counts.sum()) for counts in self.answers.values())
         parts = [count(answered, "answer"), count(sum(int(counts.sum()) for counts in self.acks.values()), "ack")]
         if self.unanswered:
@@ -96,7 +96,7 @@ class Latencies:
     def _label(self, number: int, context: FigureContext) -> str:
         """Return what to call a connection that the context has numbered."""
         known = context.names.number(self._frame_context.connections.names[number])
-        return f"connection {plain(context.names.label(known or 0), 24)}"
+        return f"connection {label_text(context.names.label(known or 0), 24)}"
 
     @staticmethod
     def _draw(
@@ -105,14 +105,14 @@ class Latencies:
         order = sorted(panel, key=lambda key: (-int(panel[key].sum()), key))
         for place, key in enumerate(order[:SHOWN]):
             counts = panel[key]
-            share = np.r_[0, np.cumsum(counts)] / counts.sum()
+            fraction = np.r_[0, np.cumsum(counts)] / counts.sum()
             used = slice(int(np.flatnonzero(counts)[0]), int(np.flatnonzero(counts)[-1]) + 2)
             half, most = (duration(quantile(counts, part)) for part in (0.5, 0.99))
             label = f"{labels[key]} ({int(counts.sum()):,})\nhalf in {half}, 99 % in {most}"
             label += f", {missing[key]:,} unanswered" if missing.get(key) else ""
             color = context.theme.series[place % len(context.theme.series)]
             edges = [_edge(bin_) for bin_ in range(used.start, used.stop)]
-            axes.plot(edges, share[used], color=color, drawstyle="steps-post", label=label)
+            axes.plot(edges, fraction[used], color=color, drawstyle="steps-post", label=label)
         if len(order) > SHOWN:
             axes.plot([], [], " ", label=f"{len(order) - SHOWN} more not shown")
         axes.set_ylim(-0.02, 1.04)
@@ -120,7 +120,7 @@ class Latencies:
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _count(panel: dict[int, Longs], keys: Longs, latency_ns: Longs) -> None:
+def _add_counts(panel: dict[int, Longs], keys: Longs, latency_ns: Longs) -> None:
     place = np.clip((np.log10(np.maximum(latency_ns, 1)) * _PER_DECADE).astype(np.int64), 0, _SIZE - 1)
     for key in np.unique(keys).tolist():
         counts = panel.setdefault(key, np.zeros(_SIZE, np.int64))
@@ -138,8 +138,8 @@ def quantile(counts: Longs, part: float) -> float:
     return _edge(int(np.searchsorted(sums, part * sums[-1])) + 1)
 
 
-def _label(axes: Axes, least: float, most: float) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415 - see analysis.plots.theme.require
+def _label_durations(axes: Axes, least: float, most: float) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
 
     axes.set_xscale("log")
     axes.set_xlim(least, most)

@@ -8,8 +8,8 @@ import numpy as np
 
 from analysis.context.kinds import NOOP
 from analysis.plots.figure import FigureContext, TimeAxis, count, duration
-from analysis.plots.row_labels import busiest, height, label_rows
-from analysis.plots.theme import plain
+from analysis.plots.row_labels import busiest, figure_height, label_rows
+from analysis.plots.theme import label_text
 from analysis.plots.time_bins import SUM, TimeBins
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Liveness:
         self.bins.put("replies", lanes, bins, (noop & reply).astype(np.int64))
         for row, seconds in frames.controls(_CONTROL):
             self.interval_s[int(frames.connection[row])] = seconds
-        self._silences(frames)
+        self._note_silences(frames)
 
     def finish(self) -> None:
         """Nothing is left."""
@@ -59,9 +59,9 @@ class Liveness:
         noops, replies = bins["noops"].sum(axis=1), bins["replies"].sum(axis=1)
         agreed = np.array([key in self.interval_s for key in bins.keys])
         chosen = busiest((noops + replies) * 2 + agreed, bins.keys)
-        figure, (axes,) = context.figure(height(len(chosen)))
+        figure, (axes,) = context.figure(figure_height(len(chosen)))
         for row, lane in enumerate(chosen):
-            self._row(axes, row, lane, context, time_axis)
+            self._draw_row(axes, row, lane, context, time_axis)
         label_rows(axes, [self._label(lane, context) for lane in chosen])
         time_axis.limit(axes)
         time_axis.label(axes)
@@ -77,9 +77,9 @@ class Liveness:
     def _label(self, lane: int, context: FigureContext) -> str:
         key = self.bins.keys[lane]
         every = f"\nno-op every {self.interval_s[key]:,} s" if key in self.interval_s else ""
-        return plain(context.names.label(key), 28) + every
+        return label_text(context.names.label(key), 28) + every
 
-    def _row(self, axes: Axes, row: int, lane: int, context: FigureContext, time_axis: TimeAxis) -> None:
+    def _draw_row(self, axes: Axes, row: int, lane: int, context: FigureContext, time_axis: TimeAxis) -> None:
         bins, theme = self.bins, context.theme
         starts = np.maximum(bins.starts_ns(), bins.first_ns or 0)
         width = max(bins.width_ns / time_axis.scale, time_axis.range_ns / time_axis.scale / 500)
@@ -115,7 +115,7 @@ class Liveness:
                 bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 1},
             )
 
-    def _silences(self, frames: PlotBatch) -> None:
+    def _note_silences(self, frames: PlotBatch) -> None:
         order = np.argsort(frames.connection, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(frames.connection[order])) + 1):
             if not len(part):

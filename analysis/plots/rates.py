@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.plots.figure import FigureContext, TimeAxis, amounts, count, duration
-from analysis.plots.theme import plain
+from analysis.plots.figure import FigureContext, TimeAxis, count, duration, label_amounts
+from analysis.plots.theme import label_text
 from analysis.plots.time_bins import SUM, TimeBins
 from dissector.frames.batch import distinct
 
@@ -34,11 +34,11 @@ class Rates:
 
     def fold(self, frames: PlotBatch) -> None:
         """Take a batch of frames."""
-        key = frames.opcode | frames.response.astype(np.int64) << 8 | frames.view.numbering << 9
+        key = frames.opcode | frames.response.astype(np.int64) << 8 | frames.frame_batch.numbering << 9
         for code in distinct(key)[0]:
             if code not in self.names:
                 row = int(np.argmax(key == code))
-                name = plain(frames.view.batch.column("name")[row].as_py() or f"0x{code & 0xFF:02x}")
+                name = label_text(frames.frame_batch.batch.column("name")[row].as_py() or f"0x{code & 0xFF:02x}")
                 self.names[code] = f"{name} reply" if frames.response[row] and not frames.draft[row] else name
         lanes, bins, kept = self.bins.place(key, frames.time_ns)
         self.bins.put("frames", lanes, bins, 1)
@@ -64,7 +64,7 @@ class Rates:
         for axes, name, unit in ((above, "frames", ""), (below, "bytes", "B")):
             stacked = self._series(name, order, factor) / seconds
             self._stack(axes, edges, stacked, order, context)
-            amounts(axes, unit, 1024 if unit else 1000)
+            label_amounts(axes, unit, 1024 if unit else 1000)
         above.set_ylabel("messages per second")
         below.set_ylabel("bytes per second")
         time_axis.limit(below)

@@ -29,6 +29,6 @@ def label_rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def height(rows: int) -> float:
+def figure_height(rows: int) -> float:
     """Return how high a picture of so many rows is, in inches."""
     return 2.0 + 0.36 * max(rows, 2)

@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.context.kinds import SNAPSHOT_MARKER, STREAM_END
 from analysis.plots.figure import FigureContext, TimeAxis, count
-from analysis.plots.theme import plain
+from analysis.plots.theme import label_text
 from analysis.plots.time_bins import FIRST, LAST, LEAST, MAX_LANES, MOST, NONE, TimeBins, forward_fill
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Seqnos:
 
     def draw(self, context: FigureContext) -> Figure:
         """Draw it."""
-        from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see analysis.plots.theme.require
+        from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
 
         bins = self.bins
         time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
@@ -84,7 +84,7 @@ class Seqnos:
             self._draw_few(axes, context, time_axis)
         else:
             self._draw_many(axes, figure, context, time_axis)
-        marked = self._mark(axes, context, time_axis)
+        marked = self._mark_findings(axes, context, time_axis)
         axes.set_ylabel("by_seqno")
         axes.ticklabel_format(axis="y", style="plain", useOffset=False)
         axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -111,7 +111,7 @@ class Seqnos:
     def label(self, key: int, context: FigureContext) -> str:
         """Return what to call a stream."""
         stream = f" stream {key & 0xFFFF}" if key & 0xFFFF else ""
-        name = plain(context.names.label(key >> _CONNECTION), 20)
+        name = label_text(context.names.label(key >> _CONNECTION), 20)
         return f"vbucket {key >> _VBUCKET & 0xFFFF}{stream} ({name})"
 
     def line(self, lane: int, time_axis: TimeAxis) -> tuple[Any, Any]:
@@ -134,7 +134,7 @@ class Seqnos:
         start, end = forward_fill(bins["start"]), forward_fill(bins["end"])
         for place, lane in enumerate(sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])):
             color, dash = series[place % len(series)], _DASHES[place // len(series) % len(_DASHES)]
-            there = (start[lane] != NONE) & ~self._over(lane)
+            there = (start[lane] != NONE) & ~self._ended(lane)
             if there.any():
                 low = np.where(there, start[lane].astype(float), np.nan)
                 high = np.where(there, end[lane].astype(float), np.nan)
@@ -153,7 +153,7 @@ class Seqnos:
         if (bins["start"] != NONE).any():
             axes.fill_between([], [], [], color=context.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot")
 
-    def _over(self, lane: int) -> NDArray[np.bool_]:
+    def _ended(self, lane: int) -> NDArray[np.bool_]:
         """Tell in which bins a stream is over, and no further one of its kind has begun."""
         bins = self.bins
         starts = bins.starts_ns()
@@ -163,7 +163,7 @@ class Seqnos:
         return starts > ended
 
     def _draw_many(self, axes: Axes, figure: Figure, context: FigureContext, time_axis: TimeAxis) -> None:
-        from matplotlib.collections import LineCollection  # noqa: PLC0415 - see analysis.plots.theme.require
+        from matplotlib.collections import LineCollection  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
         from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
         bins = self.bins
@@ -181,11 +181,11 @@ class Seqnos:
         axes.add_collection(drawn)
         axes.autoscale_view()
         if len(lines) >= _MANY:
-            self._spread(axes, context, time_axis)
+            self._draw_percentiles(axes, context, time_axis)
         bar = figure.colorbar(drawn, ax=axes, label="vbucket", pad=0.01, fraction=0.04)
         bar.ax.yaxis.set_major_locator(MaxNLocator(8, integer=True))
 
-    def _spread(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> None:
+    def _draw_percentiles(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> None:
         """Draw how far streams have come on the whole: among very many lines none can be followed."""
         bins = self.bins
         last = forward_fill(bins["last"])
@@ -194,13 +194,15 @@ class Seqnos:
             return  # streams that come one after the other have no spread to speak of
         times = time_axis(np.clip(bins.starts_ns()[begun], bins.first_ns, bins.last_ns))
         known = np.where(last == NONE, np.nan, last.astype(float))[:, begun]
-        shares = np.nanpercentile(known, (10, 50, 90), axis=0)
-        for share, dash, label in zip(
-            shares, (":", "-", "--"), ("a tenth is below", "half", "a tenth is above"), strict=True
+        percentiles = np.nanpercentile(known, (10, 50, 90), axis=0)
+        for percentile, dash, label in zip(
+            percentiles, (":", "-", "--"), ("a tenth is below", "half", "a tenth is above"), strict=True
         ):
-            axes.plot(times, share, color=context.theme.ink, linestyle=dash, linewidth=1.8, label=label, zorder=2.8)
+            axes.plot(
+                times, percentile, color=context.theme.ink, linestyle=dash, linewidth=1.8, label=label, zorder=2.8
+            )
 
-    def _mark(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> int:
+    def _mark_findings(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> int:
         """Mark findings; name the streams of the first ones where lines have no names."""
         lanes = {key: lane for lane, key in enumerate(self.bins.keys)}
         marked: dict[str, list[tuple[float, float]]] = {}

@@ -73,7 +73,7 @@ DARK = Theme(
 )
 
 
-def require() -> None:
+def require_matplotlib() -> None:
     """Complain where matplotlib is not installed."""
     try:
         import matplotlib as mpl  # noqa: PLC0415 - takes half a second, and only pictures need it
@@ -86,7 +86,7 @@ def require() -> None:
 @contextlib.contextmanager
 def drawing(theme: Theme) -> Iterator[None]:
     """Draw and save within this block: settings of the user's own have no say."""
-    require()
+    require_matplotlib()
     import matplotlib as mpl  # noqa: PLC0415
 
     own: Any = {
@@ -149,7 +149,7 @@ def format_of(path: str, chosen: str | None) -> str:
     raise UsageError(f"{path}: the name does not say which format (.png, .svg or .pdf, or --format)")
 
 
-def plain(text: str, most: int = 40) -> str:
+def label_text(text: str, most: int = 40) -> str:
     """Make text of a capture fit for a picture: what the font may not have is escaped, what is long is cut."""
     shown = safe_text(text).encode("ascii", "backslashreplace").decode()
     return shown if len(shown) <= most else shown[: most - 3] + "..."

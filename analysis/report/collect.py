@@ -52,7 +52,7 @@ class ReportData:
     shown: list[Finding] = field(default_factory=list)  #: findings that are told in full
     transcripts: dict[str, tuple[Transcript, Finding]] = field(default_factory=dict)  #: their frames, by id
     notes: list[str] = field(default_factory=list)
-    given: bool = False  #: the findings were given: nothing was checked here
+    findings_given: bool = False  #: they come from an archive, nothing was checked here
 
 
 def collect(
@@ -61,13 +61,13 @@ def collect(
     selection: Selection,
     *,
     limit: int,
-    given: Sequence[Finding] | None = None,
+    given_findings: Sequence[Finding] | None = None,
     watch: Watch | None = None,
 ) -> ReportData:
-    """Read frames, twice if anything is found; ``given`` findings are taken as they are."""
-    checker = Checker(selection=selection) if given is None else None
+    """Read frames, twice if anything is found; ``given_findings`` replace the check."""
+    checker = Checker(selection=selection) if given_findings is None else None
     figures = FigureSet(kinds, checker)
-    tables = _Tables(source)
+    tables = _Listings(source)
     reader = source.open(None, tables.summaries.end)
     advance = watch(reader) if watch is not None else None
     for batch in reader:
@@ -88,18 +88,18 @@ def collect(
             reader.report,
         )
     else:
-        inspection = _given(given or (), figures)
-        figures.given = inspection.findings
-    found = ReportData(source, inspection, figures, tables.connections(figures), tables.streams(), selection=selection)
-    found.given = checker is None
-    found.notes = tables.notes
-    found.shown = _shown(inspection.findings, limit)
-    if found.shown:
+        inspection = _sum_up(given_findings or (), figures)
+        figures.given_findings = inspection.findings
+    data = ReportData(source, inspection, figures, tables.connections(figures), tables.streams(), selection=selection)
+    data.findings_given = checker is None
+    data.notes = tables.notes
+    data.shown = _shown(inspection.findings, limit)
+    if data.shown:
         again = source.open(None)
         advance = watch(again) if watch is not None else None
         batches = _advancing(again, advance)
-        found.transcripts = each(batches, found.shown, NEIGHBOURS, NEIGHBOURS, rings=found.given)
-    return found
+        data.transcripts = each(batches, data.shown, NEIGHBOURS, NEIGHBOURS, rings=data.findings_given)
+    return data
 
 
 def _advancing(reader: BatchReader, advance: Callable[[], None] | None) -> Any:
@@ -119,7 +119,7 @@ def _shown(findings: Sequence[Finding], limit: int) -> list[Finding]:
     return shown
 
 
-def _given(findings: Sequence[Finding], figures: FigureSet) -> Inspection:
+def _sum_up(findings: Sequence[Finding], figures: FigureSet) -> Inspection:
     """Sum up findings that come from elsewhere: what held there is not known here."""
     tallies: dict[str, Tally] = {}
     for finding in findings:
@@ -132,7 +132,7 @@ def _given(findings: Sequence[Finding], figures: FigureSet) -> Inspection:
     )
 
 
-class _Tables:
+class _Listings:
     """Connections and streams, as ``uprscope connections`` lists them."""
 
     def __init__(self, source: FrameSource) -> None:
@@ -140,29 +140,29 @@ class _Tables:
         self.summaries = ConnectionSummaries(self._rows.add)
         self._streams = Streams()
         self._captures = not source.parquet_files
-        self._plain: dict[str, Row] = {}
+        self._counted: dict[str, Row] = {}
         self.notes: list[str] = []
 
     def fold(self, batch: pa.RecordBatch) -> None:
         """Take a batch of frames."""
         if not batch.num_rows:
             return
-        view = FrameBatch(batch)
-        members = self.summaries.fold(view)
-        self._streams.fold(view, members)
+        frame_batch = FrameBatch(batch)
+        connections = self.summaries.fold(frame_batch)
+        self._streams.fold(frame_batch, connections)
         if self._captures:
             self.summaries.settle()
             return
         # Rows of frames do not tell how connections ended: what can be counted is.
-        times = view.numbers("time_ns")
-        for code, member in enumerate(members):
-            rows = np.flatnonzero(view.code == code)
-            row = self._plain.setdefault(member.id, {"number": member.number, "connection": member.id})
-            row["name"] = member.name
+        times = frame_batch.numbers("time_ns")
+        for code, connection in enumerate(connections):
+            rows = np.flatnonzero(frame_batch.code == code)
+            row = self._counted.setdefault(connection.id, {"number": connection.number, "connection": connection.id})
+            row["name"] = connection.name
             row["start_ns"] = min(row.get("start_ns", int(times[rows[0]])), int(times[rows].min()))
             row["last_ns"] = max(row.get("last_ns", 0), int(times[rows].max()))
             for side, name in enumerate(("client_frames", "server_frames")):
-                row[name] = row.get(name, 0) + int(np.count_nonzero(view.direction[rows] == side))
+                row[name] = row.get(name, 0) + int(np.count_nonzero(frame_batch.direction[rows] == side))
 
     def connections(self, figures: FigureSet) -> list[Row]:
         """Return the rows of connections."""
@@ -171,13 +171,13 @@ class _Tables:
                 self.notes.append(f"{self._rows.left_out:,} more connections are not listed")
             return self._rows.sorted()
         for connection in figures.names.connections:
-            row = self._plain[connection.id]
+            row = self._counted[connection.id]
             for side, place in (("client", connection.client), ("server", connection.server)):
                 row[side], _, port = place.rpartition(":")
                 row[f"{side}_port"] = int(port)
             row["start"] = iso_time(row["start_ns"])
             row["duration_ns"] = row["last_ns"] - row["start_ns"]
-        return sorted(self._plain.values(), key=lambda row: int(row["number"]))
+        return sorted(self._counted.values(), key=lambda row: int(row["number"]))
 
     def streams(self) -> list[Row]:
         """Return the rows of streams."""

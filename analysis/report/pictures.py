@@ -62,7 +62,7 @@ def ladders(data: ReportData, captures: str) -> dict[str, Picture]:
     findings = list(chosen.values())
     if not findings:
         return {}
-    told = each(data.source.open(None), findings, _BEFORE, _BEHIND, rings=data.given)
+    told = each(data.source.open(None), findings, _BEFORE, _BEHIND, rings=data.findings_given)
     drawn = {}
     for transcript, finding in told.values():
         ladder = Ladder(transcript, transcript.of(finding), finding)

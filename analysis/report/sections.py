@@ -71,7 +71,7 @@ def verdict(data: ReportData) -> Verdict:
     """Sum up all findings."""
     findings = data.inspection.findings
     worst = min((finding.severity for finding in findings), key=lambda each: each.rank, default=None)
-    if data.given:
+    if data.findings_given:
         by = Counter(finding.severity.value for finding in findings)
         listed = ", ".join(f"{number:,} {name}" for name, number in by.items())
         said = f"The archive has {len(findings):,} findings ({listed})." if findings else "The archive has no findings."
@@ -159,7 +159,7 @@ def quality(data: ReportData) -> Quality:
             ("bytes sent again", f"{report.bytes_repeated:,}"),
             ("of them with other content", f"{report.bytes_conflicting:,}"),
         ]
-    return Quality([*report.losses(), *data.notes], packets, None if data.given else _undecided(data))
+    return Quality([*report.losses(), *data.notes], packets, None if data.findings_given else _undecided(data))
 
 
 def _undecided(data: ReportData) -> Table:

@@ -85,12 +85,12 @@ def run(args: argparse.Namespace) -> int:
     form = theme.format_of(args.output, args.format)
     if args.output == "-" and sys.stdout.isatty():
         raise UsageError("a picture is not for terminals: give a file with -o, or a pipe")
-    theme.require()
+    theme.require_matplotlib()
     with contextlib.ExitStack() as stack:
         source = source_of(args.captures, options_of(args), stack, twice=ladder)
         figures = _figures(args, source, ladder=ladder)
         colours = theme.DARK if args.dark else theme.LIGHT
-        context = FigureContext(colours, figures.names, _named(source.names), figures.findings, figures.start_ns)
+        context = FigureContext(colours, figures.names, _short_names(source.names), figures.findings, figures.start_ns)
         with theme.drawing(colours):
             if ladder:
                 figure = _ladder(args, source, figures, context)
@@ -110,13 +110,13 @@ def _check_usage(args: argparse.Namespace, *, ladder: bool) -> None:
     if ladder and args.frames is not None and args.finding is not None:
         raise UsageError("--frames and --finding: give one of them")
     for name in ("time", "vbucket"):
-        if getattr(args, name) is not None and name not in plots.kind_of(args.kind).choices:
+        if getattr(args, name) is not None and name not in plots.kind_of(args.kind).selections:
             raise UsageError(f"--{name} does not go with {args.kind}, which needs everything that a connection said")
     if args.frames is not None:
-        _range(args.frames)
+        _frame_range(args.frames)
 
 
-def _range(text: str) -> tuple[int, int]:
+def _frame_range(text: str) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not all(part.isascii() and part.isdigit() and len(part) < 16 for part in (first, last or first)):
         raise UsageError(f"--frames {text[:40]}: give two numbers of frames, such as 10-40")
@@ -126,7 +126,7 @@ def _range(text: str) -> tuple[int, int]:
     return begin, end
 
 
-def _seconds(text: str) -> tuple[int, int]:
+def _time_range(text: str) -> tuple[int, int]:
     """Read a stretch of time, as nanoseconds."""
     parts = text.split("-")
     try:
@@ -143,10 +143,10 @@ def _figures(args: argparse.Namespace, source: FrameSource, *, ladder: bool) -> 
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     kind = plots.kind_of(args.kind)
-    marked = (kind.marked and not args.no_findings) or args.finding is not None
-    figures = FigureSet([] if ladder else [kind], _checker(args.finding) if marked else None)
-    begin, end = _seconds(args.time) if args.time is not None else (0, None)
-    figures.choose(args.connection, args.vbucket, begin, end)
+    checked = (kind.marks_findings and not args.no_findings) or args.finding is not None
+    figures = FigureSet([] if ladder else [kind], _checker(args.finding) if checked else None)
+    begin, end = _time_range(args.time) if args.time is not None else (0, None)
+    figures.select(args.connection, args.vbucket, begin, end)
     with contextlib.ExitStack() as watched:
         figures.read(source, lambda reader: watched.enter_context(progress(reader, wanted=True)))
     return figures
@@ -166,18 +166,18 @@ def _ladder(args: argparse.Namespace, source: FrameSource, figures: FigureSet, c
     from analysis.plots.ladder import Ladder  # noqa: PLC0415
 
     if args.finding is not None:
-        finding = _found(figures.findings, args.finding)
+        finding = _find(figures.findings, args.finding)
         transcript = excerpt.around(source.open(), [finding], before=10, behind=6)
         drawn = Ladder(transcript, transcript.of(finding), finding)
     else:
-        first, last = _range(args.frames or "1-40")
+        first, last = _frame_range(args.frames or "1-40")
         transcript = excerpt.numbered(source.open(), first, last, connection_id(figures.names, args.connection))
         drawn = Ladder(transcript, [transcript.rows[number] for number in sorted(transcript.rows)])
     require_content(drawn.why_empty(), "ladder")
     return drawn.draw(context)
 
 
-def _found(findings: Sequence[Finding], name: str) -> Finding:
+def _find(findings: Sequence[Finding], name: str) -> Finding:
     for finding in findings:
         if finding.id == name:
             return finding
@@ -186,7 +186,7 @@ def _found(findings: Sequence[Finding], name: str) -> Finding:
     raise UsageError(f"--finding {name}: not found ({hint})")
 
 
-def _named(names: list[str]) -> str:
+def _short_names(names: list[str]) -> str:
     """Return what was read, in a few words."""
     from pathlib import Path  # noqa: PLC0415
 

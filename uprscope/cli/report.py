@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     from analysis.report.page import page  # noqa: PLC0415 - needs Jinja2
 
     with contextlib.ExitStack() as stack:
-        source, given = _source(args, stack)
-        data = _collect(args, source, given)
+        source, archived = _source(args, stack)
+        data = _collect(args, source, archived)
         html = page(data, _provenance(args), drawn=not args.no_pictures)
         with destination(args.output) as stream:
             stream.write(html.encode("utf-8", "backslashreplace"))
@@ -90,7 +90,7 @@ def _require(*, pictures: bool) -> None:
     if pictures:
         from analysis.plots import theme  # noqa: PLC0415
 
-        theme.require()
+        theme.require_matplotlib()
 
 
 def _source(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[FrameSource, list[Finding] | None]:
@@ -103,7 +103,7 @@ def _source(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[Fram
     return source_of(args.captures, options, stack, twice=True), None
 
 
-def _collect(args: argparse.Namespace, source: FrameSource, given: list[Finding] | None) -> ReportData:
+def _collect(args: argparse.Namespace, source: FrameSource, archived: list[Finding] | None) -> ReportData:
     from analysis import plots  # noqa: PLC0415
     from analysis.check.selection import Selection  # noqa: PLC0415
     from analysis.report.collect import collect  # noqa: PLC0415
@@ -111,15 +111,15 @@ def _collect(args: argparse.Namespace, source: FrameSource, given: list[Finding]
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     selection = Selection(Severity(args.severity))
-    if given is not None:
-        given = [finding for finding in given if finding.severity.rank <= selection.severity.rank]
+    if archived is not None:
+        archived = [finding for finding in archived if finding.severity.rank <= selection.severity.rank]
     with contextlib.ExitStack() as watched:
         return collect(
             source,
             () if args.no_pictures else plots.KINDS,
             selection,
             limit=args.limit,
-            given=given,
+            given_findings=archived,
             watch=lambda reader: watched.enter_context(progress(reader, wanted=True)),
         )
 

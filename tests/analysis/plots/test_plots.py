@@ -131,7 +131,7 @@ def test_flow_is_a_running_sum(tmp_path: Path) -> None:
     said += [(SERVER, big), (SERVER, big), (CLIENT, ack(size)), (SERVER, big), (CLIENT, ack(10 * size))]
     made = figure_set("flow", written(tmp_path / "a.pcap", *said))
     flow: Any = made.plots["flow"]
-    (lane,) = flow.chosen()
+    (lane,) = flow.shown_lanes()
     there = flow.bins["last"][lane]
     assert there[there >= 0].tolist() == [0, size, 2 * size, size, 2 * size, 0]  # an ack gives back what there is
     assert flow.bins["window"][lane].max() == window
@@ -252,7 +252,7 @@ def test_some_of_the_frames(tmp_path: Path) -> None:
         ((None, None, (6 + 4) * STEP_NS, None), 12),
     ):
         made = FigureSet([plots.kind_of("heatmap")])
-        made.choose(*choice)
+        made.select(*choice)
         made.read(source(capture))
         shown: Any = made.plots["heatmap"]
         assert int(shown.bins["items"].sum()) == items
@@ -272,7 +272,7 @@ def test_latency_of_one_connection() -> None:
     capture = CAPTURES / "02_flow_control.pcap"
     whole: Any = figure_set("latency", capture).plots["latency"]
     made = FigureSet([plots.kind_of("latency")])
-    made.choose("2", None)
+    made.select("2", None)
     made.read(source(capture))
     one: Any = made.plots["latency"]
     assert [int(counts.sum()) for counts in one.acks.values()] == [int(whole.acks[1].sum())]
