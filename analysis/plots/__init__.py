@@ -1,7 +1,7 @@
-"""Pictures of captures. The kinds are a table of names: a kind's module, and matplotlib, are loaded when it is drawn.
+"""Plots of captures: the table of their kinds. A kind's module is imported on use, matplotlib when it is drawn.
 
-Every picture is gathered while frames are read, into arrays whose size does not depend on the number of frames. What
-a kind gathers is in its own module; bins of time, colours and files are in modules that know no kind.
+A plot collects its numbers while frames are read, into arrays whose size does not depend on the number of frames.
+Each kind is a module of its own; time bins, figures and colours are modules that know no kind.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 
 class Plot(Protocol):
-    """What a kind gathers, and how it is drawn."""
+    """Collects numbers from batches of frames, then draws them."""
 
-    columns: frozenset[str]  #: of frames, beside those that every picture needs
+    columns: frozenset[str]  #: of frames, besides those that every plot needs
 
     def fold(self, frames: PlotBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
 
     def finish(self) -> None:
-        """The frames are over."""
+        """Add what is only known after the last frame."""
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw; None: there is something."""
+        """Return why there is nothing to draw, or None if there is something."""
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the numbers collected so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlotKind:
-    """A kind of picture."""
+    """A kind of plot."""
 
     name: str
     module: str
-    class_name: str  #: class in the module, without arguments
+    class_name: str  #: in the module; its constructor takes no arguments
     help: str
-    marks_findings: bool = False  #: findings are marked, so rules have to be checked
-    selections: tuple[str, ...] = ("connection",)  #: options that leave frames out, and what is left still makes sense
+    marks_findings: bool = False  #: so rules have to be checked
+    selections: tuple[str, ...] = ("connection",)  #: options that this kind can be limited by
 
 
 _TIME = ("connection", "time")
@@ -59,7 +59,7 @@ KINDS: tuple[PlotKind, ...] = (
     PlotKind("liveness", "analysis.plots.liveness", "Liveness", "no-ops, their answers, and silence", False, _TIME),
     PlotKind("gaps", "analysis.plots.gaps", "Gaps", "where bytes are missing or no frames", False, _TIME),
 )
-#: Drawn from chosen frames, not gathered from all.
+#: Draws selected frames; the other kinds collect from all frames.
 LADDER = PlotKind("ladder", "analysis.plots.ladder", "Ladder", "who said what, in order: for some frames or a finding")
 NAMES = (*(kind.name for kind in KINDS), LADDER.name)
 
@@ -70,5 +70,5 @@ def kind_of(name: str) -> PlotKind:
 
 
 def make(kind: PlotKind) -> Plot:
-    """Begin a picture of this kind."""
+    """Return an empty plot of this kind."""
     return cast("Plot", getattr(importlib.import_module(kind.module), kind.class_name)())

@@ -1,4 +1,4 @@
-"""A batch of frames as pictures want it: numbers as arrays, and connections with numbers and names that last."""
+"""A batch of frames for plots: columns as arrays, and connection numbers and names that hold for the whole run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-#: Columns that every picture needs.
+#: Columns that every plot needs.
 COLUMNS = frozenset(
     (
         *("frame", "time_ns", "connection", "direction", "opcode", "response", "dialect", "key", "text"),
@@ -27,16 +27,16 @@ _MOST_DIGITS = 18
 
 
 class ConnectionName(NamedTuple):
-    """A connection, as people call it."""
+    """What listings and labels call a connection."""
 
     id: str
-    number: int  #: as listings have it
+    number: int  #: in listings, from 1
     client: str
     server: str
 
 
 class ConnectionNames:
-    """The connections of a run, numbered from 0 as they come up."""
+    """The connections of a run, numbered from 0 in order of appearance."""
 
     def __init__(self) -> None:
         self.connections: list[ConnectionName] = []
@@ -49,16 +49,16 @@ class ConnectionNames:
         return [connection.id for connection in self.connections]
 
     def number(self, name: str) -> int | None:
-        """Return the number of a connection by its id."""
+        """Return the number of the connection with this id."""
         return self._numbers.get(name)
 
     def label(self, number: int) -> str:
-        """Return what to call a connection: its number in listings, and its name or its client."""
+        """Return a connection's label: its number in listings, and its DCP name or else its client's address."""
         connection = self.connections[number]
         return f"{connection.number} {self.dcp_names.get(number, connection.client)}"
 
     def numbers_of(self, frame_batch: FrameBatch) -> Longs:
-        """Return each row's connection."""
+        """Return the connection number of each row, and number connections that are new."""
         found = []
         for code, name in enumerate(frame_batch.ids):
             if name not in self._numbers:
@@ -78,7 +78,7 @@ class ConnectionNames:
 
 
 class PlotBatch:
-    """One batch."""
+    """One batch, with the connection numbers of the run."""
 
     def __init__(self, batch: pa.RecordBatch, names: ConnectionNames) -> None:
         self.frame_batch = FrameBatch(batch)
@@ -99,12 +99,12 @@ class PlotBatch:
         return self.frame_batch.numbers(name)
 
     def requests(self, opcode: int) -> NDArray[np.bool_]:
-        """Tell which rows are requests of this opcode, in all dialects but the draft."""
+        """Return a mask of the requests with this opcode, in all dialects but the draft."""
         found: NDArray[np.bool_] = (self.opcode == opcode) & ~self.response & ~self.draft
         return found
 
     def controls(self, key: bytes) -> list[tuple[int, int]]:
-        """Return rows of controls with this key, and the number that each sets; words and nonsense are left out."""
+        """Return the rows of control requests with this key and the number each sets; other values are left out."""
         rows = np.flatnonzero(self.requests(CONTROL))
         found = []
         for at, row in zip(rows.tolist(), self.frame_batch.rows(rows, ("key", "text")), strict=True):
@@ -117,5 +117,5 @@ class PlotBatch:
         rows = np.flatnonzero(self.requests(OPEN))
         for at, row in zip(rows.tolist(), self.frame_batch.rows(rows, ("key",)), strict=True):
             if row["key"]:
-                name = row["key"].decode("utf-8", "surrogateescape")  # whoever shows it escapes it
+                name = row["key"].decode("utf-8", "surrogateescape")  # labels escape it
                 self.names.dcp_names.setdefault(int(self.connection[at]), name)

@@ -1,4 +1,4 @@
-"""What the drawings of all kinds share: the title, the axis of time, findings to mark."""
+"""What figures of all kinds share: context, title, time axis, numbers with units."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from analysis.plots.batch import ConnectionNames
     from analysis.plots.theme import Theme
 
-#: Units of time, the largest that leaves the range above two of them is taken.
+#: Units of time; an axis has the largest unit of which it spans at least two.
 _UNITS = ((3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 WIDTH = 10.0  #: inches
-_PART, _MOST = 16, 0.6  #: a part of the time so small with so much in it is worth a look of its own
+_PART, _MOST = 16, 0.6  #: 60 % of the weight in 1/16 of the time deserve a figure of their own
 _TOP = 0.72  #: inches for title and subtitle
 
 
 @dataclass(slots=True)
 class FigureContext:
-    """Everything a drawing needs beside its numbers."""
+    """Everything a figure needs besides its numbers."""
 
     theme: Theme
     names: ConnectionNames
@@ -50,7 +50,7 @@ class FigureContext:
         return figure, list(axes.flat)
 
     def zoom_hint(self, weights: NDArray[np.int64], starts_ns: NDArray[np.int64], width_ns: int) -> list[str]:
-        """Say which option shows more where most of it happens within a small part of the time."""
+        """Return a note on the option that shows more, if most of the weight is within a small part of the time."""
         wide = len(weights) // _PART
         if self.start_ns is None or wide < 1:
             return []
@@ -65,7 +65,7 @@ class FigureContext:
         return [f"most of it at {begin_s:.6g}-{end_s:.6g} s (--time)"]
 
     def title(self, figure: Figure, title: str, subtitle: str = "") -> None:
-        """Write the title and, below it, what the picture is made from."""
+        """Write the title and, below it, notes and the names of the captures."""
         height = figure.get_size_inches()[1]
         parts = [part for part in (subtitle, *self.notes, label_text(self.captures, 60)) if part]
         left = 0.12 / figure.get_size_inches()[0]
@@ -74,7 +74,7 @@ class FigureContext:
 
 
 class TimeAxis:
-    """Times of a capture as numbers on an axis."""
+    """The x axis of a figure: times of a capture, in a unit that fits."""
 
     def __init__(self, first_ns: int, last_ns: int) -> None:
         self.first_ns = first_ns
@@ -88,11 +88,11 @@ class TimeAxis:
         return (np.asarray(time_ns, np.int64) - self.first_ns) / self.scale
 
     def label(self, axes: Axes) -> None:
-        """Say on the axis what its numbers are."""
+        """Write the start and the unit below the axis."""
         axes.set_xlabel(f"time since {_utc(self.first_ns)} [{self.unit}]")
 
     def limit(self, axes: Axes) -> None:
-        """Show the whole time, with a little room on both sides."""
+        """Show the whole time, with a margin on both sides."""
         width = self.range_ns / self.scale
         axes.set_xlim(-0.015 * width, 1.015 * width)
 
@@ -105,7 +105,7 @@ def _utc(time_ns: int) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """Write a length of time for people."""
+    """Write a duration with a unit that fits."""
     for scale, unit in _UNITS:
         if nanoseconds >= scale:
             return f"{nanoseconds / scale:.3g} {unit}"
@@ -113,7 +113,7 @@ def duration(nanoseconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Write a number of things."""
+    """Write a number with its noun, singular or plural."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

@@ -1,6 +1,6 @@
-"""Pictures in the making: one reading of frames that fills any number of them, and checks rules on the way.
+"""Plots that are filled by one reading of the frames, in which rules are checked too.
 
-Knows sources, kinds and the checker; must not know how a picture is drawn.
+Knows frame sources, kinds of plots and the checker; must not know how a plot is drawn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FOREVER = 1 << 62
 
 
 class FigureSet:
-    """Pictures, the connections on them, and the findings to mark."""
+    """Plots, the names of their connections, and the findings to mark."""
 
     def __init__(self, kinds: Sequence[PlotKind], checker: Checker | None = None) -> None:
         self.plots: dict[str, Plot] = {kind.name: plots.make(kind) for kind in kinds}
@@ -40,7 +40,7 @@ class FigureSet:
         self.report = ReadReport()
         self.frames = 0
         self.checker = checker
-        self.given_findings: Sequence[Finding] = ()  #: where nothing is checked
+        self.given_findings: Sequence[Finding] = ()  #: to mark where there is no checker
         self._connection: str | None = None
         self._vbucket: int | None = None
         self._from_ns, self._until_ns = 0, _FOREVER
@@ -48,27 +48,27 @@ class FigureSet:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """Return what the rules found."""
+        """Return the findings to mark."""
         return self.checker.findings if self.checker is not None else self.given_findings
 
     def select(
         self, connection: str | None, vbucket: int | None, from_ns: int = 0, until_ns: int | None = None
     ) -> None:
-        """Show some of the frames only: of a connection (number or id), of a vbucket, of a time since the first one."""
+        """Show one connection (number or id), one vbucket, or a time since the first frame; None: all."""
         self._from_ns, self._until_ns = from_ns, _FOREVER if until_ns is None else until_ns
-        Selection(connection=connection, vbucket=vbucket)  # complains about what makes no sense
+        Selection(connection=connection, vbucket=vbucket)  # raises UsageError for nonsense
         self._connection, self._vbucket = connection, vbucket
 
     @property
     def columns(self) -> frozenset[str]:
-        """Return the columns of frames that are needed."""
+        """Return the columns that the plots and the checker need."""
         found = COLUMNS.union(*(plot.columns for plot in self.plots.values()))
         if self._vbucket is not None:
             found |= {"vbucket"}
         return found | CONTEXT_COLUMNS if self.checker is not None else found
 
     def read(self, source: FrameSource, watch: Watch | None = None) -> None:
-        """Read everything once."""
+        """Read all frames, and finish."""
         reader = source.open(self.columns)
         advance = watch(reader) if watch is not None else None
         for batch in reader:
@@ -79,7 +79,7 @@ class FigureSet:
         self.finish()
 
     def fold(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         if not batch.num_rows:
             return
         self.frames += batch.num_rows
@@ -92,7 +92,7 @@ class FigureSet:
                 plot.fold(chosen)
 
     def finish(self) -> None:
-        """The frames are over."""
+        """Finish the plots and the checker after the last frame."""
         if self.checker is not None:
             self.checker.finish()
         for plot in self.plots.values():
@@ -126,6 +126,6 @@ def connection_id(names: ConnectionNames, connection: str | None) -> str | None:
 
 
 def require_content(why: str | None, name: str) -> None:
-    """Complain where there is nothing to draw."""
+    """Raise UsageError if there is a reason ``why`` nothing can be drawn."""
     if why is not None:
         raise UsageError(f"{name}: nothing to draw: {why}")

@@ -1,7 +1,7 @@
-"""Flow control: bytes that wait for an ack against the window, connection by connection, stalls shaded.
+"""Flow control: outstanding bytes against the window, a panel for each connection, stalls shaded.
 
-Adds up in the order of the capture: a message counts from when it was captured, an ack too, and nothing is ever less
-than nothing. The rules judge by what each side knew; the picture shows what went by.
+Messages add and acks subtract in capture order, and the sum never falls below 0. The rules FLC-* judge by what each
+side knew at the time; this plot shows what passed the capture point.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
 
 SHOWN = 6  #: connections that are drawn
-_STALLS = 256  #: of a connection that are remembered: the longest
-_EMPTY = 8  #: a window so much larger than what is outstanding is told, not drawn
+_STALLS = 256  #: kept for each connection, the longest
+_EMPTY = 8  #: a window more than 8 times the outstanding bytes is a note in the title, not a line
 _CONTROL = b"connection_buffer_size"
 
 
 @dataclass(slots=True)
 class _FlowState:
-    """What is carried from batch to batch, of one connection."""
+    """One connection's flow control after the last batch."""
 
     outstanding: int = 0
-    window: int = 0  #: 0: none that we know of
-    full_since: int = -1  #: when the window became full, if nothing has happened since
-    stalls: list[tuple[int, int]] = field(default_factory=list)  #: begin and end, the longest
+    window: int = 0  #: 0: not known, or none
+    full_since: int = -1  #: time of the last message or ack, if it left the window full, else -1
+    stalls: list[tuple[int, int]] = field(default_factory=list)  #: begin and end of the longest ones
     stall_count: int = 0
     stalled_ns: int = 0
 
 
 class FlowPlot:
-    """Gathers and draws."""
+    """Outstanding bytes, windows and stalls by connection."""
 
     columns = frozenset(("flow_bytes", "buffer_bytes", "gap", "missing"))
 
     def __init__(self) -> None:
         self.bins = TimeBins(least=LEAST, most=MOST, last=LAST, window=LAST, lost=SUM)
         self.states: dict[int, _FlowState] = {}
-        self._latest_ns = np.zeros(0, np.int64)  #: by connection, when its last message came
+        self._latest_ns = np.zeros(0, np.int64)  #: by connection, the time of its last message
 
     def fold(self, frames: PlotBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         self._note_times(frames)
         sent = np.where(frames.response, 0, np.maximum(frames.numbers("flow_bytes"), 0))
         acked = np.maximum(frames.numbers("buffer_bytes"), 0)
@@ -82,18 +82,18 @@ class FlowPlot:
             self.bins.put("lost", lanes, bins, lost[part])
 
     def finish(self) -> None:
-        """A stall may last to the end."""
+        """End the stalls that last until the end of the capture."""
         for state in self.states.values():
             if state.full_since >= 0 and self.bins.last_ns > state.full_since:
                 _add_stalls(state, [(state.full_since, self.bins.last_ns)])
                 state.full_since = -1
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw."""
+        """Return why there is nothing to draw, or None."""
         return None if (self.bins["last"] > 0).any() else "no connection has messages that flow control counts"
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the figure."""
         bins = self.bins
         time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         shown_lanes = self.shown_lanes()
@@ -119,7 +119,7 @@ class FlowPlot:
         return figure
 
     def shown_lanes(self) -> list[int]:
-        """Return the lanes to draw: those whose windows were fullest, in the order of connections."""
+        """Return the lanes to draw: the connections with the fullest windows, in the order of their numbers."""
         most = self.bins["most"].max(axis=1, initial=0)
         window = self.bins["window"].max(axis=1, initial=0)
         full = np.where(window > 0, most / np.maximum(window, 1), most / 2.0**62)
@@ -132,7 +132,7 @@ class FlowPlot:
         starts = np.r_[np.maximum(bins.starts_ns(), bins.first_ns or 0), bins.last_ns]
         times = time_axis(np.minimum(starts, self._latest_ns[bins.keys[lane]]))
         most, last = (forward_fill(bins[name][lane : lane + 1])[0] for name in ("most", "last"))
-        # In a bin without messages the last bin's last number still holds.
+        # A bin without messages has the last number of the bin before.
         high = np.where(bins["most"][lane] != NONE, most, last).astype(float)
         low = np.where(bins["least"][lane] != NONE, bins["least"][lane], last).astype(float)
         high[last == NONE] = low[last == NONE] = np.nan
@@ -181,7 +181,7 @@ class FlowPlot:
     def _find_stalls(
         state: _FlowState, times: Longs, outstanding: Longs, window: Longs, ack: NDArray[np.bool_]
     ) -> None:
-        """Find where the window was full until an ack came."""
+        """Find the times between a message that left the window full and an ack right after it."""
         full = (outstanding >= window) & (window > 0)
         begin = np.r_[state.full_since, np.where(full, times, -1)]
         found = np.flatnonzero((begin[:-1] >= 0) & ack & (times > begin[:-1]))
@@ -197,7 +197,7 @@ def _add_stalls(state: _FlowState, stalls: list[tuple[int, int]]) -> None:
 
 
 def _window_at(state: _FlowState, rows: Longs, changes: dict[int, int]) -> Longs:
-    """Return the window at each row."""
+    """Return the window in force at each row."""
     window = np.full(len(rows), state.window, np.int64)
     for place in [place for place, row in enumerate(rows.tolist()) if row in changes] if changes else []:
         window[place:] = changes[int(rows[place])]
@@ -206,7 +206,7 @@ def _window_at(state: _FlowState, rows: Longs, changes: dict[int, int]) -> Longs
 
 
 def _outstanding_after(state: _FlowState, change: Longs) -> Longs:
-    """Return what is outstanding behind each row: the running sum, which is never below 0."""
+    """Return the outstanding bytes after each row: a running sum that never falls below 0."""
     sums = state.outstanding + np.cumsum(change)
     found: Longs = sums - np.minimum(np.minimum.accumulate(sums), 0)
     state.outstanding = int(found[-1])

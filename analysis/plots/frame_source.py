@@ -1,6 +1,6 @@
-"""Where frames come from: captures, or rows of frames that were written before (Parquet).
+"""Sources of frames: captures, or Parquet files that ``uprscope dissect`` has written.
 
-Gives batches of both in the same way. Knows files; must not know pictures.
+Both give the same batches. Knows files; must not know plots.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _BATCH_ROWS = 1 << 16
 
 
 class BatchReader(Protocol):
-    """Batches of frames, and a report that is complete behind the last one."""
+    """Batches of frames, and a report that is complete after the last one."""
 
     report: ReadReport
     bytes_read: int
     bytes_total: int | None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Give out batches, in their order."""
+        """Yield batches in capture order."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSource:
-    """Captures or files of rows; may be read more than once."""
+    """Captures or Parquet files, which can be read more than once."""
 
     inputs: Sequence[Input]  #: captures
     parquet_files: Sequence[Path] = ()  #: of frames, if there are no captures
@@ -48,13 +48,13 @@ class FrameSource:
 
     @property
     def names(self) -> list[str]:
-        """Return what the files are called."""
+        """Return the names of the files."""
         return [str(path) for path in self.parquet_files] or [each.name for each in self.inputs]
 
     def open(
         self, columns: frozenset[str] | None = None, ended: Callable[[Connection], None] | None = None
     ) -> BatchReader:
-        """Begin to read; columns None: all. What ends a connection is told by captures only."""
+        """Return a reader of these columns (None: all). Captures, not Parquet, call ``ended`` when a connection ends."""
         if self.parquet_files:
             return ParquetReader(self.parquet_files, columns)
         from dissector.frames.reader import FrameReader  # noqa: PLC0415 - brings the decoder along
@@ -64,7 +64,7 @@ class FrameSource:
 
 
 def source_of(names: Sequence[str], options: ReadOptions, stack: contextlib.ExitStack, *, twice: bool) -> FrameSource:
-    """Find the files that names stand for; what comes from a pipe and is read ``twice`` is put into a file."""
+    """Find the files that names stand for; a pipe that will be read ``twice`` is copied to a file."""
     kinds = [_is_parquet(name) for name in names]
     if any(kinds):
         if not all(kinds):
@@ -88,11 +88,11 @@ def _is_parquet(name: str) -> bool:
         with path.open("rb") as stream:
             return stream.read(4) == _MAGIC
     except OSError:
-        return False  # whoever reads it for captures says what is wrong
+        return False  # the capture reader says what is wrong with it
 
 
 class ParquetReader:
-    """Reads Parquet files of frames, one behind the other."""
+    """Reads Parquet files of frames, one after the other."""
 
     def __init__(self, paths: Sequence[Path], columns: frozenset[str] | None) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - takes a while to load
@@ -111,7 +111,7 @@ class ParquetReader:
             self._files.append((file, path.stat().st_size))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Give out batches, in the order of the files."""
+        """Yield batches, in the order of the files."""
         import pyarrow as pa  # noqa: PLC0415
 
         for file, size in self._files:
@@ -127,7 +127,7 @@ class ParquetReader:
                 raise InputError(f"the Parquet file is damaged: {one_line(str(error)[:200])}") from error
 
     def _confirm(self, path: Path, names: Sequence[str], columns: frozenset[str] | None) -> None:
-        """Complain about files that have no frames in them, or not all that is needed of them."""
+        """Raise UsageError if a file lacks a column that is needed."""
         from dissector.frames.schema import SCHEMA  # noqa: PLC0415
 
         needed = columns if columns is not None else frozenset(SCHEMA.names) - {"value"}

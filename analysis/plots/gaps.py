@@ -1,4 +1,4 @@
-"""Where bytes are missing: a row per direction of a connection, and how much it comes to."""
+"""Where bytes are missing: a row for each direction of a connection, and below it the sum over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Gaps:
-    """Gathers and draws."""
+    """Bytes lost and bytes skipped, by connection and direction."""
 
     columns = frozenset(("gap", "skipped", "missing"))
 
@@ -27,7 +27,7 @@ class Gaps:
         self._range: tuple[int, int] | None = None
 
     def fold(self, frames: PlotBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         if not frames.size:
             return
         first, last = int(frames.time_ns.min()), int(frames.time_ns.max())
@@ -42,16 +42,16 @@ class Gaps:
         self.bins.put("holes", lanes, bins, 1)
 
     def finish(self) -> None:
-        """The axis is as long as the capture."""
+        """Extend the time axis to the whole capture."""
         if self._range is not None and self.bins.keys:
             self.bins.extend(*self._range)
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw."""
+        """Return why there is nothing to draw, or None."""
         return None if self.bins.keys else "no bytes are missing between frames"
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the figure."""
         bins, theme = self.bins, context.theme
         time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         chosen = busiest((bins["lost"] + bins["skipped"]).sum(axis=1), bins.keys)

@@ -1,4 +1,4 @@
-"""Which vbucket was busy when: items by vbucket and time."""
+"""Items by vbucket and time: which vbucket was busy when."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-_NAMED = 40  #: vbuckets that are all named beside their rows
+_NAMED = 40  #: with up to so many vbuckets, every row has its label
 _TICKS = 12
-_COLUMNS, _ROWS = 400, 256  #: more can't be told apart
+_COLUMNS, _ROWS = 400, 256  #: more would be too small to see
 _LEAST_COLUMNS = 60
-_BUSY = 0.35  #: share of cells that should have something in them: single dots are hard to see
+_BUSY = 0.35  #: fraction of cells that should not be empty: single dots are hard to see
 
 
 class Heatmap:
-    """Gathers and draws."""
+    """Items by vbucket."""
 
     columns = frozenset(("by_seqno", "vbucket"))
 
@@ -33,21 +33,21 @@ class Heatmap:
         self.bins = TimeBins(items=SUM)
 
     def fold(self, frames: PlotBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         vbucket = frames.numbers("vbucket")
         rows = np.flatnonzero((frames.numbers("by_seqno") >= 0) & (vbucket >= 0))
         lanes, bins, _ = self.bins.place(vbucket[rows], frames.time_ns[rows])
         self.bins.put("items", lanes, bins, 1)
 
     def finish(self) -> None:
-        """Nothing is left."""
+        """Do nothing: every batch is complete by itself."""
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw."""
+        """Return why there is nothing to draw, or None."""
         return None if self.bins.keys else "no message of a stream has a seqno"
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the figure."""
         from matplotlib.colors import LogNorm, Normalize  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
         from matplotlib.ticker import NullFormatter  # noqa: PLC0415
 
@@ -99,7 +99,7 @@ class Heatmap:
 
 
 def _merge_columns(array: Longs, factor: int) -> Longs:
-    """Put columns together, so many at a time."""
+    """Add up each ``factor`` columns."""
     rows, columns = array.shape
     padded = np.zeros((rows, -(-columns // factor) * factor), np.int64)
     padded[:, :columns] = array

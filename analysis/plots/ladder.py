@@ -1,6 +1,6 @@
 """A message sequence chart: some frames as arrows between the two sides, in the order of the capture.
 
-Knows rows of frames and what some of them are to a finding; must not know how they were chosen.
+Knows rows of frames and their roles in a finding; must not know how the frames were selected.
 """
 
 from __future__ import annotations
@@ -24,15 +24,22 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 MOST = 80  #: arrows of one picture
-CONNECTIONS = 3  #: that are drawn beside each other
+CONNECTIONS = 3  #: drawn side by side
 _WIDER = 5.5  #: inches for each further connection
 _STEP = 0.27  #: inches from arrow to arrow
 _PAUSE_NS = 1_000_000_000
-_WITHOUT_VBUCKET = ("open", "control", "noop", "buffer_ack", "hello", "select_bucket")  #: the field is there, and idle
+_WITHOUT_VBUCKET = (
+    "open",
+    "control",
+    "noop",
+    "buffer_ack",
+    "hello",
+    "select_bucket",
+)  #: the field exists, but has no meaning
 
 
 class Ladder:
-    """Draws. What is drawn is given, not gathered."""
+    """The frames of a transcript as arrows."""
 
     def __init__(self, transcript: Transcript, rows: Sequence[Row], finding: Finding | None = None) -> None:
         self.rows = list(rows)[:MOST]
@@ -51,11 +58,11 @@ class Ladder:
         self._roles = {frame.frame: frame.role for frame in reversed(finding.frames)} if finding else {}
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw."""
+        """Return why there is nothing to draw, or None."""
         return None if self.rows else "there are no such frames"
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the figure."""
         lines = self._lines()
         height = 1.75 + _STEP * (len(lines) + 1)
         span = max(len(self._column), 1)
@@ -98,7 +105,7 @@ class Ladder:
         return figure
 
     def _lines(self) -> list[tuple[Row | None, str]]:
-        """Return what goes on each line: a frame, or what is left out before the next one."""
+        """Return the content of each line: a frame, or a note on what is left out before the next frame."""
         lines: list[tuple[Row | None, str]] = []
         before: dict[str, Row] = {}
         for row in self.rows:
@@ -172,7 +179,7 @@ class Ladder:
 
 
 def label_of(row: Row) -> str:
-    """Return what is written on an arrow: the message with its vbucket, opaque and the numbers that matter most."""
+    """Return the text on an arrow: the message with its vbucket, opaque and most important numbers."""
     parts = [label_text(row["name"]) + (" reply" if row["response"] and row["dialect"] != "draft" else "")]
     if row["status"]:
         parts.append(registry.status_name(row["status"]) or f"status 0x{row['status']:04x}")

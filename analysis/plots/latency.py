@@ -1,6 +1,6 @@
-"""How long answers and acks took, as distributions: bins on a logarithmic axis, so that memory is bounded.
+"""Latencies of responses and acks as cumulative distributions, counted in logarithmic bins to bound memory.
 
-What belongs to what is told by the context of :mod:`analysis.context`.
+:mod:`analysis.context` pairs requests with responses, and messages with acks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES = {message.opcode: message.name for message in registry.MESSAGES if messa
 
 
 class Latencies:
-    """Gathers and draws."""
+    """Latency counts of responses by opcode, and of acks by connection."""
 
     columns = COLUMNS
 
@@ -46,11 +46,11 @@ class Latencies:
         self._frame_context = Context()
 
     def fold(self, frames: PlotBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         self._take(self._frame_context.fold(frames.frame_batch.batch))
 
     def finish(self) -> None:
-        """What is still unanswered will never be answered."""
+        """Count the requests that stay without a response."""
         self._take(self._frame_context.finish())
 
     def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
@@ -66,11 +66,11 @@ class Latencies:
                 _add_counts(self.acks, table["connection"][known], latency[known])
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw."""
+        """Return why there is nothing to draw, or None."""
         return None if self.answers or self.acks else "no request has an answer, and no message an ack"
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the figure."""
         panels = [panel for panel in (self.answers, self.acks) if panel]
         figure, all_axes = context.figure(1.6 + 2.7 * len(panels), rows=len(panels), sharex=True)
         places = [np.flatnonzero(counts) for panel in panels for counts in panel.values()]
@@ -94,7 +94,7 @@ class Latencies:
         return figure
 
     def _label(self, number: int, context: FigureContext) -> str:
-        """Return what to call a connection that the context has numbered."""
+        """Return the label of a connection, by its number in the frame context."""
         known = context.names.number(self._frame_context.connections.names[number])
         return f"connection {label_text(context.names.label(known or 0), 24)}"
 
@@ -128,12 +128,12 @@ def _add_counts(panel: dict[int, Longs], keys: Longs, latency_ns: Longs) -> None
 
 
 def _edge(place: float) -> float:
-    """Return where a bin begins, in nanoseconds."""
+    """Return the lower edge of a bin, in nanoseconds."""
     return float(10 ** (place / _PER_DECADE))
 
 
 def quantile(counts: Longs, part: float) -> float:
-    """Return how long this part of all took at most, in nanoseconds: the end of a bin."""
+    """Return a quantile in nanoseconds: the upper edge of the bin it is in."""
     sums = np.cumsum(counts)
     return _edge(int(np.searchsorted(sums, part * sums[-1])) + 1)
 

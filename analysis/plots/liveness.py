@@ -1,4 +1,4 @@
-"""No-ops and silence: a row per connection with its traffic, the no-ops on it, and its longest pause."""
+"""No-ops and silence: a row for each connection with its traffic, its no-ops, and its longest pause."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _CONTROL = b"set_noop_interval"
 
 
 class Liveness:
-    """Gathers and draws."""
+    """Frames, no-ops and pauses by connection."""
 
     columns: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.bins = TimeBins(frames=SUM, noops=SUM, replies=SUM)
-        self.interval_s: dict[int, int] = {}  #: by connection, as agreed upon
-        self.silence: dict[int, tuple[int, int]] = {}  #: by connection, the longest: begin and end
+        self.interval_s: dict[int, int] = {}  #: by connection, as negotiated
+        self.silence: dict[int, tuple[int, int]] = {}  #: by connection, begin and end of the longest
         self._latest: dict[int, int] = {}
 
     def fold(self, frames: PlotBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         lanes, bins, kept = self.bins.place(frames.connection, frames.time_ns)
         noop = ((frames.opcode == NOOP) & ~frames.draft)[kept]
         reply = frames.response[kept]
@@ -45,15 +45,15 @@ class Liveness:
         self._note_silences(frames)
 
     def finish(self) -> None:
-        """Nothing is left."""
+        """Do nothing: every batch is complete by itself."""
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw."""
+        """Return why there is nothing to draw, or None."""
         there = self.bins["noops"].any() or self.bins["replies"].any() or self.interval_s
         return None if there else "there is no no-op, and no connection has agreed on any"
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the figure."""
         bins = self.bins
         time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         noops, replies = bins["noops"].sum(axis=1), bins["replies"].sum(axis=1)

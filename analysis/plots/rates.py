@@ -1,4 +1,4 @@
-"""Messages and bytes per second, by opcode. Knows names of messages; must not know what they mean."""
+"""Messages and bytes per second, by opcode. Knows the names of messages; must not know what they mean."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from analysis.plots.batch import PlotBatch
 
 SHOWN = 7  #: opcodes with a colour of their own
-_BARS = 100  #: about as many are told apart
+_BARS = 100  #: at most: more would be too thin to see
 _HEADER = 24
 
 
 class Rates:
-    """Gathers and draws."""
+    """Frames and bytes by opcode."""
 
     columns = frozenset(("name", "body_length"))
 
@@ -33,7 +33,7 @@ class Rates:
         self.names: dict[int, str] = {}
 
     def fold(self, frames: PlotBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         key = frames.opcode | frames.response.astype(np.int64) << 8 | frames.frame_batch.numbering << 9
         for code in distinct(key)[0]:
             if code not in self.names:
@@ -45,14 +45,14 @@ class Rates:
         self.bins.put("bytes", lanes, bins, np.maximum(frames.numbers("body_length"), 0)[kept] + _HEADER)
 
     def finish(self) -> None:
-        """Nothing is left."""
+        """Do nothing: every batch is complete by itself."""
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw."""
+        """Return why there is nothing to draw, or None."""
         return None if self.bins.keys else "there are no frames"
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the figure."""
         bins = self.bins
         time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
         figure, (above, below) = context.figure(6.4, rows=2, sharex=True)
@@ -77,7 +77,7 @@ class Rates:
         return figure
 
     def _series(self, name: str, order: list[int], factor: int) -> NDArray[np.float64]:
-        """Return a row for each opcode that is shown, and one for all others, by bar."""
+        """Return the sum of each bar, in a row for each shown opcode and one for all others."""
         array = self.bins[name]
         bars = -(-array.shape[1] // factor)
         padded = np.zeros((array.shape[0], bars * factor))

@@ -1,4 +1,4 @@
-"""Rows of connections over time: which of many to show, and how their labels are written."""
+"""Plots with a row for each connection: which rows to show, their labels, and the height of the figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 24
 
 
 def busiest(weight: NDArray[np.int64], keys: Sequence[int]) -> list[int]:
-    """Return the lanes with the most, as many as there is room for, in the order of their keys."""
+    """Return the lanes with the highest weights, as many as fit, in the order of their keys."""
     order = np.argsort(-weight, kind="stable").tolist()[:SHOWN]
     return sorted((lane for lane in order if weight[lane] > 0), key=lambda lane: keys[lane])
 
@@ -30,5 +30,5 @@ def label_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def figure_height(rows: int) -> float:
-    """Return how high a picture of so many rows is, in inches."""
+    """Return the height of a figure with so many rows, in inches."""
     return 2.0 + 0.36 * max(rows, 2)

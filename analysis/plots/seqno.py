@@ -1,7 +1,7 @@
-"""Seqnos over time: a line per stream, the range of its current snapshot behind it, findings on top.
+"""Seqnos over time: a line for each stream, the range of its current snapshot shaded, findings marked.
 
-Of each stream and bin the first, last, least and highest seqno are kept, which is enough to draw the line as all
-points would. Knows by_seqno and snapshot markers; must not know rules.
+For each stream and bin the first, last, lowest and highest seqno are kept: enough to draw the same line as all points
+would give. Knows by_seqno and snapshot markers; must not know rules.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-FEW = 12  #: streams that get a colour of their own, and their snapshots
-_CONNECTION, _VBUCKET = 32, 16  #: bits below
-_NAMED = 6  #: streams with findings that get a name where there are many
-_MANY = 48  #: from so many streams on, the spread is drawn too
-_BEGUN = 0.9  #: share of streams that must have begun
+FEW = 12  #: up to so many streams, each has its own colour, and its snapshots are drawn
+_CONNECTION, _VBUCKET = 32, 16  #: bits to the right of them in a key
+_NAMED = 6  #: streams with findings that are named, if there are more than FEW streams
+_MANY = 48  #: from so many streams on, percentiles are drawn too
+_BEGUN = 0.9  #: fraction of streams that must have begun before percentiles mean anything
 _DASHES = ("-", "--", ":")
 
 
 class Seqnos:
-    """Gathers and draws."""
+    """Seqnos and snapshot ranges by stream."""
 
     columns = frozenset(("by_seqno", "vbucket", "stream_id", "snap_start_seqno", "snap_end_seqno"))
 
     def __init__(self) -> None:
         self.items = 0
         self.snapshots = 0
-        self._ended_ns: dict[int, int] = {}  #: by stream, when it was last over
+        self._ended_ns: dict[int, int] = {}  #: by stream, time of its last stream end
         self.bins = TimeBins(first=FIRST, last=LAST, least=LEAST, most=MOST, start=LEAST, end=MOST)
 
     def fold(self, frames: PlotBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         vbucket, seqno = frames.numbers("vbucket"), frames.numbers("by_seqno")
         stream = np.maximum(frames.numbers("stream_id"), 0)
         key = frames.connection << _CONNECTION | np.maximum(vbucket, 0) << _VBUCKET | stream & 0xFFFF
@@ -66,14 +66,14 @@ class Seqnos:
             self._ended_ns.update(zip(key[over].tolist(), frames.time_ns[over].tolist(), strict=True))
 
     def finish(self) -> None:
-        """Nothing is left."""
+        """Do nothing: every batch is complete by itself."""
 
     def why_empty(self) -> str | None:
-        """Say why there is nothing to draw."""
+        """Return why there is nothing to draw, or None."""
         return None if self.items or self.snapshots else "no message of a stream has a seqno"
 
     def draw(self, context: FigureContext) -> Figure:
-        """Draw it."""
+        """Draw the figure."""
         from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
 
         bins = self.bins
@@ -109,7 +109,7 @@ class Seqnos:
         return figure
 
     def label(self, key: int, context: FigureContext) -> str:
-        """Return what to call a stream."""
+        """Return the label of a stream."""
         stream = f" stream {key & 0xFFFF}" if key & 0xFFFF else ""
         name = label_text(context.names.label(key >> _CONNECTION), 20)
         return f"vbucket {key >> _VBUCKET & 0xFFFF}{stream} ({name})"
@@ -121,7 +121,7 @@ class Seqnos:
         start, width = bins.starts_ns()[there], bins.width_ns
         times = np.repeat(start, 4) + np.tile((np.arange(4) * width) // 4, len(there))
         values = np.column_stack([bins[name][lane][there] for name in ("first", "least", "most", "last")])
-        # With one item in a bin the four are one point; with none but rising ones they are in order.
+        # A bin with one item gives one point. Rising seqnos give first = least and most = last, so points stay in order.
         times = np.clip(times, bins.first_ns, bins.last_ns)
         alone = np.repeat(bins["least"][lane][there] == bins["most"][lane][there], 4)
         keep = ~alone | (np.arange(len(times)) % 4 == 0)
@@ -154,7 +154,7 @@ class Seqnos:
             axes.fill_between([], [], [], color=context.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot")
 
     def _ended(self, lane: int) -> NDArray[np.bool_]:
-        """Tell in which bins a stream is over, and no further one of its kind has begun."""
+        """Return a mask of the bins after the stream's end, unless a later stream has the same key."""
         bins = self.bins
         starts = bins.starts_ns()
         ended = self._ended_ns.get(bins.keys[lane])
@@ -186,12 +186,12 @@ class Seqnos:
         bar.ax.yaxis.set_major_locator(MaxNLocator(8, integer=True))
 
     def _draw_percentiles(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> None:
-        """Draw how far streams have come on the whole: among very many lines none can be followed."""
+        """Draw the 10th, 50th and 90th percentile: among very many lines no single one can be followed."""
         bins = self.bins
         last = forward_fill(bins["last"])
         begun = np.flatnonzero((last != NONE).mean(axis=0) >= _BEGUN)
         if not len(begun) or begun[0] > bins.count / 2:
-            return  # streams that come one after the other have no spread to speak of
+            return  # streams that follow one another have no common progress
         times = time_axis(np.clip(bins.starts_ns()[begun], bins.first_ns, bins.last_ns))
         known = np.where(last == NONE, np.nan, last.astype(float))[:, begun]
         percentiles = np.nanpercentile(known, (10, 50, 90), axis=0)
@@ -227,7 +227,7 @@ class Seqnos:
         return sum(len(points) for points in marked.values())
 
     def _point(self, finding: Finding, lane: int, time_axis: TimeAxis) -> tuple[float, float]:
-        """Return where a finding is: at its seqno, else on its stream's line."""
+        """Return the point of a finding: at its seqno if the stream has it, else on the stream's line."""
         bins = self.bins
         seqno = finding.facts.get("by_seqno", -1)
         if seqno < 0 or not self._seen(lane, seqno):
@@ -245,7 +245,7 @@ class Seqnos:
 
 
 def _steps(times: Any, values: Any) -> Any:
-    """Return the corners of a line that stays where it is until something comes."""
+    """Return the corners of a line that is level until the next point."""
     return np.column_stack([np.repeat(times, 2)[1:], np.repeat(values, 2)[:-1]])
 
 

@@ -1,7 +1,7 @@
-"""Colours, fonts and files: what all pictures have in common, and all that makes them the same in every run.
+"""Colours, fonts and file formats of all figures, chosen so that every run gives the same bytes.
 
-The palette is Okabe and Ito's, which people with any kind of colour vision can tell apart; what matters is told by a
-shape as well. Knows matplotlib; must not know frames.
+The palette is Okabe and Ito's, which can be told apart with any kind of colour vision; severities differ in shape as
+well. Knows matplotlib; must not know frames.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ DPI = 110
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """The colours of a picture."""
+    """The colours of a figure."""
 
     paper: str
     ink: str
-    quiet: str  #: text that matters less
-    faint: str  #: lines behind everything
+    quiet: str  #: less important text
+    faint: str  #: grid lines
     series: tuple[str, ...]
     error: str
     warning: str
@@ -46,11 +46,11 @@ class Theme:
     dark: bool
 
     def colormap(self) -> Colormap:
-        """Return the map for amounts, without the end that would vanish on the paper."""
-        from matplotlib import colormaps  # noqa: PLC0415 - see require
+        """Return the colour map for amounts, without the ends that look like the paper."""
+        from matplotlib import colormaps  # noqa: PLC0415 - see require_matplotlib
         from matplotlib.colors import ListedColormap  # noqa: PLC0415
 
-        # The same for light and dark: both ends can be seen on either paper.
+        # One map for light and dark: both of its ends are visible on either paper.
         shades = [0.18 + 0.68 * step / 255 for step in range(256)]
         return ListedColormap(colormaps["cividis"](shades))
 
@@ -74,23 +74,23 @@ DARK = Theme(
 
 
 def require_matplotlib() -> None:
-    """Complain where matplotlib is not installed."""
+    """Raise UsageError if matplotlib is not installed."""
     try:
         import matplotlib as mpl  # noqa: PLC0415 - takes half a second, and only pictures need it
     except ImportError as error:
         raise UsageError("pictures need matplotlib, which is not here: pip install 'uprscope[report]'") from error
-    # It likes to talk about caches of fonts.
+    # It logs that it builds its font cache.
     logging.getLogger(mpl.__name__).setLevel(logging.ERROR)
 
 
 @contextlib.contextmanager
 def drawing(theme: Theme) -> Iterator[None]:
-    """Draw and save within this block: settings of the user's own have no say."""
+    """Draw and save within this block: it replaces the user's own settings of matplotlib."""
     require_matplotlib()
     import matplotlib as mpl  # noqa: PLC0415
 
     own: Any = {
-        "font.family": ["DejaVu Sans"],  # comes with matplotlib, so texts are as long everywhere
+        "font.family": ["DejaVu Sans"],  # comes with matplotlib, so that text has the same width everywhere
         "font.size": 9,
         "text.parse_math": False,  # a dollar in a name is a dollar
         "text.color": theme.ink,
@@ -127,12 +127,12 @@ def drawing(theme: Theme) -> Iterator[None]:
 
 
 def save(figure: Figure, stream: IO[bytes], form: str) -> None:
-    """Write a picture: the same bytes whenever it is made."""
+    """Write a figure, without the dates and versions that would differ from run to run."""
     figure.savefig(stream, format=form, metadata=_METADATA[form])
 
 
 def darkened(svg: bytes) -> bytes:
-    """Return a light picture in dark colours: drawing it once more takes much longer."""
+    """Return a light SVG in dark colours: replacing colours is much faster than drawing again."""
     names = [field.name for field in dataclasses.fields(Theme) if field.name not in ("series", "dark")]
     colours = {getattr(LIGHT, name): getattr(DARK, name) for name in names}
     colours |= dict(zip(LIGHT.series, DARK.series, strict=True))
@@ -150,6 +150,6 @@ def format_of(path: str, chosen: str | None) -> str:
 
 
 def label_text(text: str, most: int = 40) -> str:
-    """Make text of a capture fit for a picture: what the font may not have is escaped, what is long is cut."""
+    """Return text of a capture as a label: escaped outside ASCII, which the font may lack, and cut if it is long."""
     shown = safe_text(text).encode("ascii", "backslashreplace").decode()
     return shown if len(shown) <= most else shown[: most - 3] + "..."

@@ -1,8 +1,8 @@
-"""Bins of time that coarsen as time goes on: arrays of lanes by bins, bounded whatever is put in.
+"""Time bins that get wider as the time grows: arrays of lanes by bins, of bounded size.
 
-A bin is a power of two of nanoseconds wide and begins at a multiple of that. When time does not fit, bins are put
-together in pairs; what comes out depends on the first and the last time alone, not on how frames were cut into
-batches. Knows numbers only: a lane is whatever its key says.
+A bin is 2^n nanoseconds wide and begins at a multiple of its width. When the time does not fit, each two bins are
+merged into one. The result depends on the first and the last time alone, not on how frames were cut into batches.
+A lane is one series of numbers, named by an integer key. Knows numbers only.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-NONE = np.iinfo(np.int64).min  #: nothing in this bin
+NONE = np.iinfo(np.int64).min  #: an empty bin
 BINS = 1024  #: at most, with few lanes
 _CELLS = 1 << 20
 _LEAST_BINS = 128
 MAX_LANES = _CELLS // _LEAST_BINS
-_FINEST = 10  #: as a power of two: about a microsecond
+_FINEST = 10  #: width as a power of two: about a microsecond
 
 SUM, LEAST, MOST, FIRST, LAST = "sum", "least", "most", "first", "last"
 
 
 class TimeBins:
-    """Arrays by name, all of the same lanes and bins."""
+    """Arrays by name, all with the same lanes and bins."""
 
     def __init__(self, **arrays: str) -> None:
-        """Make arrays; the value of each says how several numbers of a bin become one."""
+        """Make arrays by name; the value says how several numbers in one bin become one: SUM, LEAST, ..."""
         self.reduction = arrays
         self.keys: list[int] = []  #: of the lanes
-        self.left_out = 0  #: numbers of lanes that there was no room for
+        self.left_out = 0  #: rows whose lane had no room
         self.shift = _FINEST
         self.low = 0  #: number of the first bin since the epoch
         self.first_ns: int | None = None
@@ -46,25 +46,25 @@ class TimeBins:
         self.arrays = {name: _empty(reduction, self._room, self._limit) for name, reduction in arrays.items()}
 
     def __getitem__(self, name: str) -> Longs:
-        """Return an array, as far as there are lanes and bins."""
+        """Return an array, cut to the lanes and bins in use."""
         return self.arrays[name][: len(self.keys), : self.count]
 
     @property
     def count(self) -> int:
-        """Return how many bins there are from the first time to the last."""
+        """Return the number of bins from the first time to the last."""
         return 0 if self.first_ns is None else (self.last_ns >> self.shift) - self.low + 1
 
     @property
     def width_ns(self) -> int:
-        """Return how long a bin is."""
+        """Return the width of a bin."""
         return 1 << self.shift
 
     def starts_ns(self) -> Longs:
-        """Return when each bin begins."""
+        """Return the start of each bin."""
         return np.arange(self.low, self.low + self.count, dtype=np.int64) << self.shift
 
     def place(self, keys: Longs, times_ns: Longs) -> tuple[Longs, Longs, Longs]:
-        """Return the lane and the bin of each row, and which rows those are: rows without room are left out."""
+        """Return lanes, bins and rows: each row's place in the arrays. Rows whose lane has no room are left out."""
         rows = np.arange(len(keys))
         if not len(rows):
             return rows, rows, rows
@@ -79,11 +79,11 @@ class TimeBins:
         return lanes, (times_ns >> self.shift) - self.low, rows
 
     def extend(self, first_ns: int, last_ns: int) -> None:
-        """Make bins for a time in which nothing may be."""
+        """Make bins for this time, even if they stay empty."""
         self._fit(first_ns, last_ns)
 
     def put(self, name: str, lanes: Longs, bins: Longs, numbers: Longs | int) -> None:
-        """Enter numbers, in the order they came."""
+        """Enter numbers, in capture order."""
         array, reduction = self.arrays[name], self.reduction[name]
         at = (lanes, bins)
         if reduction == SUM:
@@ -93,7 +93,7 @@ class TimeBins:
         elif reduction == MOST:
             np.maximum.at(array, at, numbers)
         elif reduction == LEAST:
-            # What is empty is the least number there is: turn the order of numbers around.
+            # NONE is the least integer: give empty bins the greatest one before taking the minimum.
             array[at] = np.where(array[at] == NONE, np.iinfo(np.int64).max, array[at])
             np.minimum.at(array, at, numbers)
         else:
@@ -144,7 +144,7 @@ class TimeBins:
         self.first_ns, self.last_ns = first, last
 
     def _merge_pairs(self) -> None:
-        """Put bins together in pairs."""
+        """Merge each two bins into one."""
         odd = self.low & 1
         for name, reduction in self.reduction.items():
             array = self.arrays[name]

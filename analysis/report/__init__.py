@@ -1,4 +1,4 @@
 """One page about captures: verdicts, findings, connections, streams, pictures, and what could not be decided.
 
-The page is one file that fetches nothing, and that can be read without its script.
+The page is one file, fetches nothing, and can be read without its script.
 """

@@ -1,4 +1,4 @@
-"""An archive: a directory with rows of frames and of findings as Parquet, such as the Spark job writes."""
+"""An archive as a source of frames and findings: a directory of Parquet files, as the Spark job writes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_archive(name: str, options: ReadOptions) -> tuple[FrameSource, list[Finding] | None]:
-    """Return where the frames of an archive are, and its findings; None: it has none, so check the frames."""
+    """Return the source of an archive's frames, and its findings; None if it has none and frames must be checked."""
     folder = Path(name)
     frames = _files(folder / "frames")
     if not frames:
@@ -29,7 +29,7 @@ def open_archive(name: str, options: ReadOptions) -> tuple[FrameSource, list[Fin
 
 
 def _files(folder: Path) -> list[Path]:
-    # Names that begin with a dot or a _ are not data: that is how Spark marks what is under way.
+    # Spark gives files that are not data, or not complete, names with a dot or an underscore first.
     return sorted(path for path in folder.rglob("*.parquet") if path.is_file() and path.name[0] not in "._")
 
 

@@ -1,6 +1,6 @@
-"""Everything that a report tells, from one reading of the frames; and the frames around findings, from another.
+"""Collect a report's data in one reading of the frames, and the frames around findings in a second one.
 
-Knows sources, the checker, the folds of connections and streams, and the set of figures. Must not know HTML.
+Knows frame sources, the checker, the summaries of connections and streams, and plots. Must not know HTML.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ReportData:
-    """What there is to tell."""
+    """Everything that the page shows."""
 
     source: FrameSource
     inspection: Inspection
@@ -49,7 +49,7 @@ class ReportData:
     streams: list[Row]
     rules: Sequence[Rule] = RULES
     selection: Selection = field(default_factory=Selection)
-    shown: list[Finding] = field(default_factory=list)  #: findings that are told in full
+    shown: list[Finding] = field(default_factory=list)  #: findings that are shown in full, up to the limit of each rule
     transcripts: dict[str, tuple[Transcript, Finding]] = field(default_factory=dict)  #: their frames, by id
     notes: list[str] = field(default_factory=list)
     findings_given: bool = False  #: they come from an archive, nothing was checked here
@@ -64,7 +64,7 @@ def collect(
     given_findings: Sequence[Finding] | None = None,
     watch: Watch | None = None,
 ) -> ReportData:
-    """Read frames, twice if anything is found; ``given_findings`` replace the check."""
+    """Read the frames, a second time if there are findings to show; ``given_findings`` replace the check."""
     checker = Checker(selection=selection) if given_findings is None else None
     figures = FigureSet(kinds, checker)
     tables = _Listings(source)
@@ -120,7 +120,7 @@ def _shown(findings: Sequence[Finding], limit: int) -> list[Finding]:
 
 
 def _sum_up(findings: Sequence[Finding], figures: FigureSet) -> Inspection:
-    """Sum up findings that come from elsewhere: what held there is not known here."""
+    """Count violations of given findings. Which cases held is not known."""
     tallies: dict[str, Tally] = {}
     for finding in findings:
         tally = tallies.setdefault(finding.rule, Tally(finding.rule))
@@ -144,7 +144,7 @@ class _Listings:
         self.notes: list[str] = []
 
     def fold(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of frames."""
+        """Add a batch of frames."""
         if not batch.num_rows:
             return
         frame_batch = FrameBatch(batch)
@@ -153,7 +153,7 @@ class _Listings:
         if self._captures:
             self.summaries.settle()
             return
-        # Rows of frames do not tell how connections ended: what can be counted is.
+        # Parquet files of frames do not say how connections ended: count what frames show.
         times = frame_batch.numbers("time_ns")
         for code, connection in enumerate(connections):
             rows = np.flatnonzero(frame_batch.code == code)

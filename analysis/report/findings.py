@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.report.pictures import Picture
 
 _TERMINAL = Terminal(width=100)
-_ROLES = 16  #: columns that the names of evidence may take
+_ROLES = 16  #: most characters of a role beside the transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ShownFinding:
 
 @dataclass(frozen=True, slots=True)
 class ShownFindings:
-    """Findings that are told in full, and notes on those that are not."""
+    """Findings that are shown in full, and notes on those that are not."""
 
     shown: Sequence[ShownFinding]
     any: bool  #: there are findings, shown or not
@@ -50,7 +50,7 @@ class ShownFindings:
 
 
 def findings(data: ReportData, ladders: Mapping[str, Picture]) -> ShownFindings:
-    """Return all findings that are told in full."""
+    """Return the findings that are shown in full."""
     shown = [_finding(finding, data, ladders.get(finding.id)) for finding in data.shown]
     return ShownFindings(shown, bool(data.inspection.findings), _left_out(data))
 
@@ -122,7 +122,7 @@ def _row(frame: FrameRef) -> list[str]:
 
 
 def time_of(time_ns: int) -> str:
-    """Write a time; one that no calendar has stays a number."""
+    """Write a time in UTC, or in nanoseconds if it is beyond the calendar."""
     try:
         begin = datetime.fromtimestamp(time_ns // 10**9, UTC)
     except (ValueError, OverflowError, OSError):
@@ -136,7 +136,7 @@ def _transcript(finding: Finding, data: ReportData) -> list[str]:
 
 
 def _width(finding: Finding) -> int:
-    """Return how wide the names of evidence are."""
+    """Return the width of the roles beside the transcript."""
     return min(max((len(frame.role) for frame in finding.frames[1:]), default=0), _ROLES)
 
 

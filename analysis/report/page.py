@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from analysis.report.collect import ReportData
 
-#: Pictures, in their order, and what is written above them.
+#: Kinds of plots, in their order, and their titles.
 TITLES = (
     ("seqno", "Seqno progress of every stream, with snapshots and findings"),
     ("flow", "Bytes that wait for an ack, against the window; stalls are shaded"),
@@ -64,7 +64,7 @@ def page(data: ReportData, provenance: Sequence[tuple[str, str]], *, drawn: bool
 
 
 def short_names(names: Sequence[str]) -> str:
-    """Return what was read, in a few words."""
+    """Return the names of the first files, and how many more were read."""
     short = [safe_text(Path(name).name) for name in names]
     more = len(short) - _MOST_NAMES
     return ", ".join(short[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The pictures of a report: each drawn once, with its colours exchanged for the dark page."""
+"""The pictures of a report. Each is drawn once in light colours, which are replaced for the dark version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BEFORE, _BEHIND = 8, 5
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture, light and dark: the reader's settings decide between them."""
+    """A picture, light and dark: the browser's colour scheme decides between them."""
 
     title: str
     alt: str
@@ -36,10 +36,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """All pictures of the page's own section."""
+    """The pictures of the section Pictures."""
 
     drawn: Sequence[Picture]
-    missing: str  #: the other kinds, and why there is nothing to draw
+    missing: str  #: kinds that are not drawn, and why
 
 
 def _picture(
@@ -54,7 +54,7 @@ def _picture(
 
 
 def ladders(data: ReportData, captures: str) -> dict[str, Picture]:
-    """Return message sequences, by finding: one for each of the first rules that are broken."""
+    """Return message sequences by finding id: one for each of the first LADDERS violated rules."""
     chosen: dict[str, Finding] = {}
     for finding in data.shown:
         if len(chosen) < LADDERS:
@@ -73,7 +73,7 @@ def ladders(data: ReportData, captures: str) -> dict[str, Picture]:
 
 
 def pictures(data: ReportData, captures: str, titles: Sequence[tuple[str, str]]) -> Pictures:
-    """Draw the kinds that these titles belong to."""
+    """Draw the kinds with these titles."""
     drawn, missing = [], []
     for name, title in titles:
         plot = data.figures.plots[name]

@@ -1,6 +1,6 @@
 """A headless Chromium, driven over its DevTools protocol through a pipe: no driver, no port, no package.
 
-Knows the browser; knows nothing of reports.
+Knows the browser; must not know reports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIMEOUT_S = 90
 
 
 class Browser:
-    """One process with a profile of its own; both are gone behind the block."""
+    """One process with a profile of its own; both are gone after the block."""
 
     def __init__(self) -> None:
         self._profile = Path(tempfile.mkdtemp(prefix="uprscope-chromium-"))
@@ -63,7 +63,7 @@ class Browser:
         shutil.rmtree(self._profile, ignore_errors=True)
 
     def call(self, method: str, **params: Any) -> Any:
-        """Ask for something, and wait for the answer; what happens meanwhile is kept in ``events``."""
+        """Call a method of the protocol, and return its result; events that arrive before it are kept in ``events``."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
@@ -139,8 +139,8 @@ class Page:
 
     @property
     def fetched(self) -> list[str]:
-        """Return every address that was asked for, but for data that is in the page."""
-        self.run("0")  # whatever was under way has been told then
+        """Return every address that was requested, except data URLs."""
+        self.run("0")  # after its answer, events of earlier requests have arrived
         asked = [event["params"]["request"]["url"] for event in self._events("Network.requestWillBeSent")]
         return [url for url in asked if not url.startswith("data:")]
 

@@ -1,4 +1,4 @@
-"""Captures to draw and to report on, made by hand: a stream whose numbers a test can count on, and a hostile one."""
+"""Captures for plots and reports, made by hand: a stream with known numbers, and a hostile one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VBUCKET, OPAQUE = 7, 0x40
 
 
 def opening(name: bytes, window: int = 0) -> list[tuple[int, Message]]:
-    """Open a connection for a producer, with a window if there is one."""
+    """Return the set-up of a producer connection, with a flow-control window if ``window`` is not 0."""
     said = [
         (CLIENT, request(0x50, struct.pack(">II", 0, 1), name, opaque=1)),
         (SERVER, response(0x50, opaque=1)),
@@ -50,14 +50,14 @@ def opening(name: bytes, window: int = 0) -> list[tuple[int, Message]]:
 
 
 def streaming(vbucket: int = VBUCKET, opaque: int = OPAQUE, end: int = 0xFFFFFFFFFFFFFFFF) -> list[tuple[int, Message]]:
-    """Ask for a stream, and get it."""
+    """Return a stream request and its successful response."""
     extras = struct.pack(">IIQQQQQ", 0, 0, 0, end, 0, 0, 0)
     asked = request(0x53, extras, vbucket=vbucket, opaque=opaque)
     return [(CLIENT, asked), (SERVER, stream_answer(opaque))]
 
 
 def ack(number: int, opaque: int = 9) -> Message:
-    """Give bytes back."""
+    """Return a buffer ack."""
     return request(0x5D, struct.pack(">I", number), opaque=opaque)
 
 
@@ -79,7 +79,7 @@ def plain(path: Path, seqnos: tuple[int, ...] = (1, 2, 3, 4), name: bytes = b"pl
 
 
 def hostile(path: Path) -> Path:
-    """Names, keys and values that want to be more than text, and a seqno that goes back, so that they are shown."""
+    """Hostile names, keys and values, and seqnos that go back, so that findings show them."""
     said = opening(HOSTILE[0] + HOSTILE[6])
     said += [
         (CLIENT, request(0x1F, b"", HOSTILE[1], opaque=3)),

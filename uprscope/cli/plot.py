@@ -1,4 +1,4 @@
-"""``uprscope plot``: captures to pictures."""
+"""``uprscope plot``: a picture of captures."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _frame_range(text: str) -> tuple[int, int]:
 
 
 def _time_range(text: str) -> tuple[int, int]:
-    """Read a stretch of time, as nanoseconds."""
+    """Return the begin and end of ``--time``, in nanoseconds."""
     parts = text.split("-")
     try:
         begin, end = (int(float(part) * 10**9) for part in parts)
@@ -187,7 +187,7 @@ def _find(findings: Sequence[Finding], name: str) -> Finding:
 
 
 def _short_names(names: list[str]) -> str:
-    """Return what was read, in a few words."""
+    """Return the names of the first files, and how many more were read."""
     from pathlib import Path  # noqa: PLC0415
 
     short = [Path(name).name for name in names]

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _require(*, pictures: bool) -> None:
-    """Complain where a package of the extra ``report`` is not installed."""
+    """Raise UsageError if a package of the extra ``report`` is not installed."""
     if importlib.util.find_spec("jinja2") is None:
         raise UsageError("a report needs Jinja2, which is not here: pip install 'uprscope[report]'")
     if pictures:

@@ -100,7 +100,7 @@ def test_a_snapshot_ends_with_its_stream(tmp_path: Path) -> None:
     said += [*streaming(8, 99), (SERVER, marker(8, 99, 0, 3)), (SERVER, mutation(8, 99, 3, b"k"))]
     drawing = figure("seqno", written(tmp_path / "a.pcap", *said))
     bands = [each.get_paths()[0].get_extents() for each in drawing.axes[0].collections[:2]]
-    begun = 6  # the axis begins with the first marker, behind open, answer, request and answer
+    begun = 6  # the axis begins with the first marker, after open, response, request and response
     since = at_ms(ended, begun - 2) * 1000
     assert bands[0].x1 == pytest.approx(since, abs=2.1)  # two bins
     assert (bands[0].y1, bands[1].y1) == (9, 3)
@@ -137,7 +137,7 @@ def test_flow_is_a_running_sum(tmp_path: Path) -> None:
     assert flow.bins["window"][lane].max() == window
     state = flow.states[0]
     first = BASE_NS + (HANDSHAKE + before) * STEP_NS
-    # Full behind the second message, and again behind the third, until the next ack each time.
+    # Full after the second message, and again after the third, until the next ack each time.
     assert sorted(state.stalls) == [(first + k * STEP_NS, first + (k + 1) * STEP_NS) for k in (1, 3)]
     with theme.drawing(theme.LIGHT):
         drawing = flow.draw(FigureContext(theme.LIGHT, made.names))

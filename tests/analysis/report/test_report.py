@@ -85,7 +85,7 @@ def test_what_is_on_the_page(tmp_path: Path) -> None:
     assert "Seqno 3 comes after 4 in the same stream." in page.text
     assert "frame.number in {10, 11}" in page.text  # handshake 3, set-up 4, marker, then the second and third item
     assert "Nothing is missing" in page.text
-    # Everything is described for who does not see it.
+    # Screen readers have a text for every picture and column.
     assert all(attributes.get("alt") for attributes in page.named("img"))
     assert all(attributes.get("scope") == "col" for attributes in page.named("th"))
 
@@ -182,7 +182,7 @@ def test_from_rows_and_from_an_archive(tmp_path: Path) -> None:
 
 
 def test_rings_of_an_archive_are_kept_apart(tmp_path: Path) -> None:
-    """Each ring counts its frames from 1: a finding must not be told with frames of another ring."""
+    """Each ring counts its frames from 1: a finding must not be shown with frames of another ring."""
     archive = tmp_path / "archive"
     for ring, seqnos in (("one", (1, 4, 3, 5)), ("two", (10, 40, 30, 50))):
         (tmp_path / ring).mkdir()
