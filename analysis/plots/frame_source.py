@@ -54,7 +54,7 @@ class FrameSource:
     def open(
         self, columns: frozenset[str] | None = None, ended: Callable[[Connection], None] | None = None
     ) -> BatchReader:
-        """Return a reader of these columns (None: all). Captures, not Parquet, call ``ended`` when a connection ends."""
+        """Return a reader of these columns (None: all). Only captures call ``ended`` when a connection ends."""
         if self.parquet_files:
             return ParquetReader(self.parquet_files, columns)
         from dissector.frames.reader import FrameReader  # noqa: PLC0415 - brings the decoder along

@@ -121,7 +121,7 @@ class Seqnos:
         start, width = bins.starts_ns()[there], bins.width_ns
         times = np.repeat(start, 4) + np.tile((np.arange(4) * width) // 4, len(there))
         values = np.column_stack([bins[name][lane][there] for name in ("first", "least", "most", "last")])
-        # A bin with one item gives one point. Rising seqnos give first = least and most = last, so points stay in order.
+        # A bin with one item gives one point. With rising seqnos first = least and most = last: points stay in order.
         times = np.clip(times, bins.first_ns, bins.last_ns)
         alone = np.repeat(bins["least"][lane][there] == bins["most"][lane][there], 4)
         keep = ~alone | (np.arange(len(times)) % 4 == 0)

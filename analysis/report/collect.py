@@ -67,13 +67,13 @@ def collect(
     """Read the frames, a second time if there are findings to show; ``given_findings`` replace the check."""
     checker = Checker(selection=selection) if given_findings is None else None
     figures = FigureSet(kinds, checker)
-    tables = _Listings(source)
-    reader = source.open(None, tables.summaries.end)
+    listings = _Listings(source)
+    reader = source.open(None, listings.summaries.end)
     advance = watch(reader) if watch is not None else None
     for batch in reader:
         if advance is not None:
             advance()
-        tables.fold(batch)
+        listings.fold(batch)
         figures.fold(batch)
     figures.finish()
     figures.report = reader.report
@@ -90,9 +90,11 @@ def collect(
     else:
         inspection = _sum_up(given_findings or (), figures)
         figures.given_findings = inspection.findings
-    data = ReportData(source, inspection, figures, tables.connections(figures), tables.streams(), selection=selection)
+    data = ReportData(
+        source, inspection, figures, listings.connections(figures), listings.streams(), selection=selection
+    )
     data.findings_given = checker is None
-    data.notes = tables.notes
+    data.notes = listings.notes
     data.shown = _shown(inspection.findings, limit)
     if data.shown:
         again = source.open(None)

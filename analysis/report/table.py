@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,10 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[str | Cell]]
     fixed: bool = False
+
+    def paired(self, row: Sequence[str | Cell]) -> Iterator[tuple[Column, str | Cell]]:
+        """Return the cells of a row, each with its column."""
+        return zip(self.columns, row, strict=True)
 
 
 def without_empty_columns(table: Table, always: int = 0) -> Table:
