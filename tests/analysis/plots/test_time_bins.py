@@ -93,6 +93,6 @@ def test_nothing_is_nothing(empty: np.ndarray) -> None:
     assert (bins.count, bins["items"].shape) == (0, (0, 0))
 
 
-def test_carrying_on() -> None:
+def test_forward_fill() -> None:
     values = np.array([[NONE, 3, NONE, NONE, 5], [1, NONE, NONE, 2, NONE]])
     assert forward_fill(values).tolist() == [[NONE, 3, 3, 3, 5], [1, 1, 1, 2, 2]]
