@@ -74,7 +74,7 @@ def source_of(names: Sequence[str], options: ReadOptions, stack: contextlib.Exit
 
     inputs = expand(names)
     if twice and any(each.once for each in inputs):
-        from dissector.capture.spool import spooled  # noqa: PLC0415 - pipes only
+        from dissector.capture.input import spooled  # noqa: PLC0415 - pipes only
 
         inputs = [stack.enter_context(spooled(each)) if each.once else each for each in inputs]
     return FrameSource(inputs, (), options)

@@ -16,8 +16,8 @@ from dissector.capture.magic import Compression
 from dissector.capture.packet_block import DamageReason
 
 if TYPE_CHECKING:
-    from dissector.capture.damage import DamageLog
     from dissector.capture.decompressors import Decompressor
+    from dissector.capture.packet_block import DamageLog
 
 _READ_BYTES = 1 << 18
 _PIECE_BYTES = 1 << 18

@@ -5,6 +5,7 @@ Knows names and how to open them; must not know what is inside. Opening fails wi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from io import FileIO
 
 STANDARD_INPUT = "-"
@@ -62,3 +64,16 @@ def unusable(name: str, error: OSError) -> InputError:
     if isinstance(error, IsADirectoryError):
         return InputError(f"{name}: is a directory, not a capture")
     return InputError(f"{name}: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def spooled(source: Input) -> Iterator[Input]:
+    """Copy an input that can be read only once to a temporary file; yield an input of the same name that reads it."""
+    import shutil  # noqa: PLC0415 - pipes only
+    import tempfile  # noqa: PLC0415
+
+    with tempfile.NamedTemporaryFile(prefix="uprscope-", suffix=".capture") as copy:
+        with source.open() as stream:
+            shutil.copyfileobj(stream, copy)
+        copy.flush()
+        yield Input(source.name, Path(copy.name))

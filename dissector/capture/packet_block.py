@@ -1,12 +1,12 @@
-"""What reading a capture gives: blocks of packets as columns, and notes of what was damaged.
+"""What reading a capture gives: blocks of packets as columns, and a log of the damage met on the way.
 
-Knows the shape of both values and nothing else: no file format, no compression, no protocol. A block owns its bytes;
-whoever keeps a block keeps the chunk it was cut from, and nothing is ever written into that chunk again.
+Knows the shape of both values and nothing else: no file format, no compression, no protocol. A block owns its bytes:
+keeping a block keeps the chunk it was cut from, and nothing is ever written into that chunk again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -63,6 +63,40 @@ class Damage:
     def __str__(self) -> str:
         more = f" (and {self.count - 1} more like it)" if self.count > 1 else ""
         return f"{self.capture}: byte {self.offset}: {self.detail}{more}"
+
+
+ENTRIES_PER_REASON = 100
+# One cause (a lost interface description) strikes every packet after it: one entry tells it all.
+FOLDED_AT_ONCE = frozenset({DamageReason.UNKNOWN_INTERFACE, DamageReason.TOO_MANY_INTERFACES})
+
+
+class DamageLog:
+    """Collects the damage of one capture under the capture's name: bounded, and in file order.
+
+    A hostile file can break a million times: each reason keeps a fixed number of entries, the last of which counts
+    the rest.
+    """
+
+    def __init__(self, capture: str) -> None:
+        self._capture = capture
+        self._entries: dict[DamageReason, list[Damage]] = {}
+
+    def add(self, offset: int, reason: DamageReason, detail: str, skipped: int = 0) -> None:
+        """Note one damaged place."""
+        entries = self._entries.setdefault(reason, [])
+        limit = 1 if reason in FOLDED_AT_ONCE else ENTRIES_PER_REASON
+        if len(entries) < limit:
+            entries.append(Damage(self._capture, offset, reason, detail, skipped))
+        else:
+            last = entries[-1]
+            entries[-1] = replace(last, skipped=last.skipped + skipped, count=last.count + 1)
+
+    def entries(self) -> list[Damage]:
+        """Return what was noted so far, in file order, whichever layer noticed it first."""
+        return sorted((entry for entries in self._entries.values() for entry in entries), key=lambda e: e.offset)
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,8 +26,7 @@ from dissector.capture.window import at_every_byte, gather
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.damage import DamageLog
-    from dissector.capture.packet_block import Longs
+    from dissector.capture.packet_block import DamageLog, Longs
     from dissector.capture.window import Window
 
 FILE_HEADER_BYTES = 24

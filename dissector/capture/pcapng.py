@@ -25,8 +25,7 @@ from dissector.capture.window import at_every_byte, gather
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.damage import DamageLog
-    from dissector.capture.packet_block import Longs
+    from dissector.capture.packet_block import DamageLog, Longs
     from dissector.capture.window import Window
 
 SECTION = 0x0A0D0D0A  # reads the same in both byte orders

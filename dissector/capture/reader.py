@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from dissector.capture import magic
 from dissector.capture.compression import open_stream
-from dissector.capture.damage import DamageLog
 from dissector.capture.input import Input
-from dissector.capture.packet_block import SLACK_BYTES, Columns, Damage, PacketBlock
+from dissector.capture.packet_block import SLACK_BYTES, Columns, Damage, DamageLog, PacketBlock
 from dissector.capture.pcap import PcapWalker
 from dissector.capture.pcapng import PcapngWalker
 from dissector.capture.window import Window

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from dissector.capture.packet_block import DamageReason
 
 if TYPE_CHECKING:
-    from dissector.capture.damage import DamageLog
-    from dissector.capture.packet_block import Longs
+    from dissector.capture.packet_block import DamageLog, Longs
     from dissector.capture.window import Window
 
 CHAIN_LINKS = 3

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from dissector.capture.clock import Clock
     from dissector.capture.compression import RawStream
-    from dissector.capture.damage import DamageLog
     from dissector.capture.input import Input
-    from dissector.capture.packet_block import Columns, Longs
+    from dissector.capture.packet_block import Columns, DamageLog, Longs
     from dissector.capture.reader import Walker
     from dissector.capture.window import Window
 

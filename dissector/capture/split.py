@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dissector.capture import magic, resync
 from dissector.capture.compression import PlainStream, open_stream
-from dissector.capture.damage import DamageLog
+from dissector.capture.packet_block import DamageLog
 from dissector.capture.pcap import FILE_HEADER_BYTES, FileHeader, PcapWalker, _Records
 from dissector.capture.pcapng import INTERFACE, PACKET, PACKET_KINDS, SECTION, SIMPLE_PACKET, PcapngWalker, _Blocks
 from dissector.capture.reader import CaptureReader

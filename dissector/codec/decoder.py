@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from dissector.codec import leb128, values
 from dissector.codec.framing_extras import read_frame_infos
 from dissector.codec.message import Decoded, Defect, FieldValue, Header, Value
-from dissector.codec.part_checks import check_header, check_parts
-from dissector.codec.strays import check_strays
+from dissector.codec.part_checks import check_header, check_parts, check_strays
 from dissector.codec.values import check_names
 from dissector.spec import draft, enums, headers, registry
 from dissector.spec.model import (

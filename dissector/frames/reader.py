@@ -13,7 +13,7 @@ from dissector.frames.batch_builder import batch_of
 from dissector.link.columnar import ColumnarDecoder
 from dissector.options import ReadOptions, ReadReport
 from dissector.tcp.connections import Connections
-from dissector.tcp.lanes import SequentialPath, run_block
+from dissector.tcp.fast_path import SequentialPath, run_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

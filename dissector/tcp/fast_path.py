@@ -13,10 +13,10 @@ import numpy as np
 
 from dissector.link.segment_block import ACK, RST, SYN
 from dissector.tcp import header_check
-from dissector.tcp.connections import Connections, packet_ordinal
-from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable
+from dissector.tcp.connections import Connections, packet_ordinal, segments_of
+from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable, join, table_of
 from dissector.tcp.limits import SEGMENT_OVERHEAD
-from dissector.tcp.reorder import reorder
+from dissector.tcp.reorder import reorder, with_reordered
 from dissector.tcp.state_update import (
     BufferPieces,
     FastFlow,
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dissector.link.segment_block import SegmentBlock
+    from dissector.tcp.connections import Connection
+    from dissector.tcp.framing import RawFrame
     from dissector.tcp.reassembly import HalfConnection
 
     Longs = NDArray[np.int64]
@@ -168,7 +170,7 @@ class FastPath:
             self.flows.append(FastFlow(connection, side, direction, connection.framers[side], begin, end, repeated))
         chosen = np.zeros(len(counts), bool)
         chosen[positions] = True
-        self._join(*_replaced(data[np.repeat(chosen, counts)], counts[chosen], mended))
+        self._join(*with_reordered(data[np.repeat(chosen, counts)], counts[chosen], mended))
         self._walk()
         return self._check()
 
@@ -296,13 +298,35 @@ class FastPath:
         return earliest, latest, highest[last]
 
 
-def _replaced(rows: Longs, counts: Longs, mended: list[tuple[int, Longs]]) -> tuple[Longs, Longs]:
-    """Put the rows of mended flows, by their place among the flows, where rows in order of arrival stood."""
-    if not mended:
-        return rows, counts
-    bounds, counts = np.cumsum(counts).tolist(), counts.copy()
-    parts, done = [], 0
-    for flow, instead in mended:
-        parts += [rows[done : bounds[flow] - counts[flow]], instead]
-        done, counts[flow] = bounds[flow], len(instead)
-    return np.concatenate([*parts, rows[done:]]), counts
+class SequentialPath:
+    """Collects what the sequential engine emits, with the packet that released it."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[int, Connection, int, RawFrame]] = []
+        self.packet = 0
+
+    def emit(self, connection: Connection, side: int, frame: RawFrame) -> None:
+        """Take a frame."""
+        self.frames.append((self.packet, connection, side, frame))
+
+    def run(self, connections: Connections, block: SegmentBlock, indexes: Longs) -> None:
+        """Feed some segments of a block to the engine, in capture order."""
+        for segment in segments_of(block, indexes.tolist()):
+            self.packet = segment.packet
+            connections.feed(segment)
+
+    def table(self) -> FrameTable:
+        """Return what was emitted since the last time."""
+        frames, self.frames = self.frames, []
+        return table_of(frames)
+
+
+def run_block(connections: Connections, slow: SequentialPath, block: SegmentBlock) -> FrameTable:
+    """Take all segments of a block; return the frames that they completed."""
+    lane = FastPath(connections, block)
+    # A direction that loses its place takes its connection to the slow lane after all.
+    while not lane.assemble():
+        pass
+    slow.run(connections, block, lane.others())
+    lane.settle()
+    return join(lane.table(), slow.table())

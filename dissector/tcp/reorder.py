@@ -57,3 +57,15 @@ def reorder(distance: Longs, length: Longs, limit: int) -> Reordered | None:
     if (released[first_copy] > rows[repeated]).any():
         return None
     return Reordered(kept, int(size[~keep].sum()))
+
+
+def with_reordered(rows: Longs, counts: Longs, mended: list[tuple[int, Longs]]) -> tuple[Longs, Longs]:
+    """Put the rows of mended flows, by their place among the flows, where rows in order of arrival stood."""
+    if not mended:
+        return rows, counts
+    bounds, counts = np.cumsum(counts).tolist(), counts.copy()
+    parts, done = [], 0
+    for flow, instead in mended:
+        parts += [rows[done : bounds[flow] - counts[flow]], instead]
+        done, counts[flow] = bounds[flow], len(instead)
+    return np.concatenate([*parts, rows[done:]]), counts

@@ -146,7 +146,7 @@ def found(names: Sequence[str], stack: contextlib.ExitStack, *, twice: bool, tar
         refuse_input(target, inputs)
     if not twice or not any(each.once for each in inputs):
         return inputs
-    from dissector.capture.spool import spooled  # noqa: PLC0415 - pipes only
+    from dissector.capture.input import spooled  # noqa: PLC0415 - pipes only
 
     return [stack.enter_context(spooled(each)) if each.once else each for each in inputs]
 

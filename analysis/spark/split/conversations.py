@@ -20,7 +20,7 @@ from dissector.frames.batch_builder import batch_of
 from dissector.frames.schema import SCHEMA
 from dissector.link.flow_key import reverse_key
 from dissector.tcp.connections import Connections
-from dissector.tcp.lanes import SequentialPath, run_block
+from dissector.tcp.fast_path import SequentialPath, run_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

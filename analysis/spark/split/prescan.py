@@ -18,8 +18,8 @@ from analysis.spark.split.prescan_connections import PrescanConnections
 from analysis.spark.split.records import NOTES, RecordKind, pack
 from analysis.spark.split.resume import frames_of
 from dissector.link.segment_block import SYN
+from dissector.tcp.fast_path import SequentialPath, run_block
 from dissector.tcp.frame_table import join
-from dissector.tcp.lanes import SequentialPath, run_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

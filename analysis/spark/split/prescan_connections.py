@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from dissector.options import ReadOptions
     from dissector.tcp.connections import Connection, TcpSegment
+    from dissector.tcp.fast_path import SequentialPath
     from dissector.tcp.frame_table import FrameTable
-    from dissector.tcp.lanes import SequentialPath
 
 #: What is kept of a direction before its anchor, and of all in a piece. More is no head: it is better shuffled.
 HEAD_BYTES, HEADS_BYTES = 2 << 20, 64 << 20

@@ -22,7 +22,7 @@ from analysis.spark.split import prescan_connections
 from analysis.spark.split.records import RecordKind
 from dissector.options import ReadOptions
 from dissector.spec.model import Dialect
-from dissector.tcp.lanes import SequentialPath
+from dissector.tcp.fast_path import SequentialPath
 from dissector.tcp.limits import Limits
 from tests.support import mixed_connections
 from tests.support.split_and_whole import read_both_ways
