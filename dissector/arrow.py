@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from dissector.array_types import Ints, Longs, Mask
+
 
 _FEW = 16  #: no more are hashed as fast as they are looked at
 _WIDTHS: dict[pa.DataType, np.dtype[Any]] = {
@@ -38,7 +38,7 @@ def take(values: pa.Array, places: NDArray[Any], valid: Mask | None = None) -> p
     return call_function("take", [values, _wrapped(pa.int64(), np.ascontiguousarray(places, np.int64), valid)])
 
 
-def encoded(values: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
+def encoded(values: pa.Array) -> tuple[pa.Array, Ints]:
     """Return the distinct values in order of first appearance, and the place of each value among them."""
     if values.type == pa.string() and _repeats(values):
         return values.slice(0, 1), np.zeros(len(values), np.int32)

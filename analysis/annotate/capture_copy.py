@@ -41,9 +41,9 @@ from dissector.capture.sound_blocks import CHUNK_BYTES, SoundBlockReader
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dissector.array_types import Longs
     from dissector.capture import Input, PacketBlock
     from dissector.capture.compression import RawStream
-    from dissector.capture.packet_block import Longs
     from dissector.capture.pcap import FileHeader
     from dissector.capture.pcapng_writer import Option
     from dissector.capture.sound_blocks import Packets, SoundBlocks

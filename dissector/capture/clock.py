@@ -14,7 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.packet_block import Longs
+    from dissector.array_types import Longs
+
 
 NANOSECONDS = 1_000_000_000
 DEFAULT_RESOLUTION = 6

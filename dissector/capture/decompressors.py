@@ -14,6 +14,7 @@ from dissector.capture.magic import Compression
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 # Bytes fed at once. A library that fails keeps what it had decoded from that feed, so small feeds lose little.
 # zstd has no limit on what it returns (at most 128 KiB from 4 bytes): its feed is also the bound on memory.
 # Measured against 64 KiB feeds: zstd 25% faster, bzip2 equal, xz 25% slower. gzip can be replayed and need not care.

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from dissector.capture.packet_block import Ints, Longs
+    from dissector.array_types import Ints, Longs
+
 
 MAX_INTERFACES = 65_536
 """Per section; more is no capture but an attack on memory."""

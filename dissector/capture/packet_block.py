@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from dissector.array_types import Bytes, Ints, Longs
 
-    Bytes: TypeAlias = npt.NDArray[np.uint8]
-    Longs: TypeAlias = npt.NDArray[np.int64]
-    Ints: TypeAlias = npt.NDArray[np.int32]
 
 SLACK_BYTES = 256
 """Zero or further bytes behind the last packet of every buffer: headers can be gathered without a bounds check."""

@@ -26,7 +26,8 @@ from dissector.capture.window import at_every_byte, gather
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.packet_block import DamageLog, Longs
+    from dissector.array_types import Longs
+    from dissector.capture.packet_block import DamageLog
     from dissector.capture.window import Window
 
 FILE_HEADER_BYTES = 24

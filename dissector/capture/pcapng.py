@@ -25,7 +25,8 @@ from dissector.capture.window import at_every_byte, gather
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.packet_block import DamageLog, Longs
+    from dissector.array_types import Longs
+    from dissector.capture.packet_block import DamageLog
     from dissector.capture.window import Window
 
 SECTION = 0x0A0D0D0A  # reads the same in both byte orders

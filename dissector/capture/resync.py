@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from dissector.capture.packet_block import DamageReason
 
 if TYPE_CHECKING:
-    from dissector.capture.packet_block import DamageLog, Longs
+    from dissector.array_types import Longs
+    from dissector.capture.packet_block import DamageLog
     from dissector.capture.window import Window
 
 CHAIN_LINKS = 3

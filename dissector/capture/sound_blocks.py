@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from dissector.array_types import Longs
     from dissector.capture.clock import Clock
     from dissector.capture.compression import RawStream
     from dissector.capture.input import Input
-    from dissector.capture.packet_block import Columns, DamageLog, Longs
+    from dissector.capture.packet_block import Columns, DamageLog
     from dissector.capture.reader import Walker
     from dissector.capture.window import Window
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from dissector.capture.packet_block import Columns, Longs, PacketBlock
+    from dissector.array_types import Longs
+    from dissector.capture.packet_block import Columns, PacketBlock
     from dissector.capture.reader import Walker
     from dissector.capture.resync import Grammar
 

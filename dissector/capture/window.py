@@ -15,7 +15,8 @@ from dissector.capture.packet_block import SLACK_BYTES
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from dissector.capture.packet_block import Bytes, Longs
+    from dissector.array_types import Bytes, Longs
+
 
 MIN_CHUNK_BYTES = 64
 FIRST_CHUNK_BYTES = 128 << 10

@@ -13,7 +13,7 @@ import numpy as np
 from dissector.link.assigned_numbers import PROTOCOL_TCP
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dissector.array_types import Bytes, Mask, Words
 
 _FIXED_WORDS = 5  # 32-bit words of an IPv4 header without options
 
@@ -41,7 +41,7 @@ def _sum(data: bytes) -> int:
     return int(dpkt.in_cksum(data))
 
 
-def bad_ip_headers(words: NDArray[np.uint32], header_words: NDArray[np.uint8] | None) -> NDArray[np.bool_]:
+def bad_ip_headers(words: Words, header_words: Bytes | None) -> Mask:
     """Tell which IPv4 headers fail: ``words`` has one row per header, its bytes read as they lie in memory.
 
     ``header_words`` is each header's length in words, None when all have no options. The sum is the same in either
@@ -58,5 +58,5 @@ def bad_ip_headers(words: NDArray[np.uint32], header_words: NDArray[np.uint8] | 
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
-    bad: NDArray[np.bool_] = total != 0xFFFF
+    bad: Mask = total != 0xFFFF
     return bad

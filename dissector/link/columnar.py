@@ -22,8 +22,7 @@ from dissector.link.link_layers_columnar import find_network
 from dissector.link.segment_block import SegmentBlock, SegmentColumns, block_of, columns_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dissector.array_types import Bytes, Ints, Longs, Mask, Structs
     from dissector.capture.packet_block import PacketBlock
     from dissector.link.fragments import FragmentLimits
     from dissector.link.reference import ReferenceDecoder
@@ -59,7 +58,7 @@ _FRAGMENT_BITS = 0x3FFF  # more fragments, and the offset
 _UNKNOWN, _TCP, _UDP, _OTHER, _ENCRYPTED = range(5)
 
 
-def _fates(version: int) -> NDArray[np.uint8]:
+def _fates(version: int) -> Bytes:
     """Return what each IP protocol number means here; ``_UNKNOWN`` is the reference decoder's business."""
     fates = np.full(256, _OTHER, np.uint8)
     fates[[*assigned_numbers.TUNNEL_PROTOCOLS, assigned_numbers.PROTOCOL_AH]] = _UNKNOWN
@@ -80,20 +79,20 @@ _TUNNEL_PORTS = np.array(sorted(assigned_numbers.TUNNEL_PORTS), np.uint16)
 class _Datagrams:
     """IP packets whose payload can be read as it lies there; all arrays have one entry per packet."""
 
-    index: NDArray[np.int64]
-    start: NDArray[np.int64]
+    index: Longs
+    start: Longs
     """Where the payload begins in the buffer."""
-    captured: NDArray[np.int64]
+    captured: Longs
     """Bytes of payload that were captured."""
-    length: NDArray[np.int64]
+    length: Longs
     """Bytes of payload on the wire."""
-    fate: NDArray[np.uint8]
-    bad_checksum: NDArray[np.bool_]
-    addresses: NDArray[np.void]
-    tcp: NDArray[np.void]
+    fate: Bytes
+    bad_checksum: Mask
+    addresses: Structs
+    tcp: Structs
     """The first bytes of payload, read as a TCP header."""
 
-    def only(self, which: NDArray[np.bool_]) -> _Datagrams:
+    def only(self, which: Mask) -> _Datagrams:
         """Return some of them; all of them without a copy."""
         if which.all():
             return self
@@ -143,7 +142,7 @@ class ColumnarDecoder:
             parts.append(part)
         return block_of(block, buffer, parts)
 
-    def _one_by_one(self, block: PacketBlock, at: NDArray[np.int64]) -> tuple[NDArray[np.uint8], SegmentColumns]:
+    def _one_by_one(self, block: PacketBlock, at: Longs) -> tuple[Bytes, SegmentColumns]:
         """Have the reference decoder do what is left."""
         if not len(at):
             return columns_of(block, block.buffer, [])
@@ -162,7 +161,7 @@ class ColumnarDecoder:
                 found.append((index, segment))
         return columns_of(block, block.buffer, found)
 
-    def _tcp(self, buffer: NDArray[np.uint8], datagrams: _Datagrams, settled: NDArray[np.bool_]) -> SegmentColumns:
+    def _tcp(self, buffer: Bytes, datagrams: _Datagrams, settled: Mask) -> SegmentColumns:
         """Read TCP headers; count what plainly is no TCP; mark both as settled."""
         size = _tcp_size(datagrams)
         whole = (datagrams.captured >= 20) & (size >= 20) & (datagrams.length >= size)
@@ -178,7 +177,7 @@ class ColumnarDecoder:
         self.counts.note(Note.BAD_IP_CHECKSUM, int(np.count_nonzero(datagrams.bad_checksum & done)))
         return self._columns(buffer, datagrams.only(found))
 
-    def _columns(self, buffer: NDArray[np.uint8], datagrams: _Datagrams) -> SegmentColumns:
+    def _columns(self, buffer: Bytes, datagrams: _Datagrams) -> SegmentColumns:
         """Turn datagrams that hold TCP into segments."""
         tcp, size = datagrams.tcp, _tcp_size(datagrams)
         keys, flow = _flows(datagrams)
@@ -198,9 +197,7 @@ class ColumnarDecoder:
             payload_length=datagrams.length - size,
         )
 
-    def _verify(
-        self, buffer: NDArray[np.uint8], datagrams: _Datagrams, keys: list[bytes], flow: NDArray[np.int32]
-    ) -> None:
+    def _verify(self, buffer: Bytes, datagrams: _Datagrams, keys: list[bytes], flow: Ints) -> None:
         """Verify TCP checksums where every byte was captured, one segment at a time: a check asked for seldom."""
         whole = np.flatnonzero(datagrams.captured == datagrams.length)
         starts, lengths = datagrams.start[whole], datagrams.length[whole]
@@ -209,7 +206,7 @@ class ColumnarDecoder:
                 self.counts.note(Note.BAD_TCP_CHECKSUM)
 
 
-def _ipv4(block: PacketBlock, at: NDArray[np.int64], starts: NDArray[np.int64]) -> _Datagrams:
+def _ipv4(block: PacketBlock, at: Longs, starts: Longs) -> _Datagrams:
     """Read IPv4 headers; keep those that are sound, unfragmented, and of a protocol not left to the reference."""
     start, captured, wire = _extents(block, at, starts)
     rows = gather(block.buffer, start, _IPV4_LAYOUT)
@@ -232,7 +229,7 @@ def _ipv4(block: PacketBlock, at: NDArray[np.int64], starts: NDArray[np.int64]) 
     return datagrams.only(sound)
 
 
-def _ipv6(block: PacketBlock, at: NDArray[np.int64], starts: NDArray[np.int64]) -> _Datagrams:
+def _ipv6(block: PacketBlock, at: Longs, starts: Longs) -> _Datagrams:
     """Read IPv6 headers; keep those that are sound, without extensions, and of a protocol not left to the reference."""
     start, captured, wire = _extents(block, at, starts)
     rows = gather(block.buffer, start, _IPV6_LAYOUT)
@@ -246,9 +243,7 @@ def _ipv6(block: PacketBlock, at: NDArray[np.int64], starts: NDArray[np.int64]) 
     return datagrams.only(sound)
 
 
-def _extents(
-    block: PacketBlock, at: NDArray[np.int64], starts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _extents(block: PacketBlock, at: Longs, starts: Longs) -> tuple[Longs, Longs, Longs]:
     """Return where IP packets begin, and how many bytes from there were captured and were on the wire."""
     offset, captured, original = block.offset, block.captured, block.original
     if len(at) < len(offset):
@@ -257,19 +252,19 @@ def _extents(
     return starts, captured - link, np.maximum(captured, original) - link
 
 
-def _tcp_size(datagrams: _Datagrams) -> NDArray[np.int64]:
+def _tcp_size(datagrams: _Datagrams) -> Longs:
     """Return the length of TCP headers as they state it themselves."""
     return (datagrams.tcp["data_offset"] >> 4).astype(np.int64) * 4
 
 
-def _is_plain_udp(datagrams: _Datagrams) -> NDArray[np.bool_]:
+def _is_plain_udp(datagrams: _Datagrams) -> Mask:
     """Tell which are UDP with a port that is no tunnel's; where the port was cut off, the reference decides."""
     is_udp = (datagrams.fate == _UDP) & (datagrams.captured >= 4)
-    plain: NDArray[np.bool_] = is_udp & ~np.isin(datagrams.tcp["destination_port"], _TUNNEL_PORTS)
+    plain: Mask = is_udp & ~np.isin(datagrams.tcp["destination_port"], _TUNNEL_PORTS)
     return plain
 
 
-def _flows(datagrams: _Datagrams) -> tuple[list[bytes], NDArray[np.int32]]:
+def _flows(datagrams: _Datagrams) -> tuple[list[bytes], Ints]:
     """Return exact flow keys: addresses and ports as they stand in the headers are compared whole, not hashed away."""
     width = datagrams.addresses.dtype.itemsize
     pairs = np.empty(len(datagrams.index), [("addresses", f"V{width}"), ("ports", "V4")])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dissector.array_types import Bytes
 
 KEY_BYTES = 37
 _PORTS = struct.Struct(">HH")
@@ -42,7 +42,7 @@ def flow_key(source: bytes, destination: bytes, source_port: int, destination_po
     return version + source.ljust(16, b"\0") + destination.ljust(16, b"\0") + ports
 
 
-def flow_keys(rows: NDArray[np.uint8]) -> list[bytes]:
+def flow_keys(rows: Bytes) -> list[bytes]:
     """Return the keys for many rows of source address, destination address and ports, as headers have them."""
     count, width = rows.shape
     size = (width - 4) // 2

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dissector.array_types import Bytes, Ints, Longs, Mask, Words
     from dissector.capture.packet_block import PacketBlock
 
 _LEFT_ALONE, _FOREIGN = 0, 255  # beside 4 and 6 in the version column
@@ -50,7 +51,7 @@ _VLAN = np.array(sorted(assigned_numbers.VLAN_ETHERTYPES), np.uint16)
 _WRAPPING = np.array(sorted(assigned_numbers.WRAPPING_ETHERTYPES), np.uint16)
 
 
-def _either_order(families: frozenset[int]) -> NDArray[np.uint32]:
+def _either_order(families: frozenset[int]) -> Words:
     """Return 32-bit address families as they read when their byte order is right, and when it is not."""
     right = np.array(sorted(families), np.uint32)
     return np.concatenate([right, right.byteswap()])
@@ -64,10 +65,10 @@ _IPV6_FAMILIES = _either_order(assigned_numbers.LOOPBACK_IPV6_FAMILIES)
 class Networks:
     """Where each packet's IP header begins; all arrays have one entry per packet of the block."""
 
-    version: NDArray[np.uint8]
+    version: Bytes
     """4 or 6 where the link layer announces IP; another value where ``start`` means nothing."""
-    start: NDArray[np.int64]
-    settled: NDArray[np.bool_]
+    start: Longs
+    settled: Mask
     """True where the packet was counted as something else than IP. The caller goes on to settle the others."""
 
 
@@ -96,7 +97,7 @@ def find_network(block: PacketBlock, counts: LinkCounts) -> Networks:
     return Networks(version, start, settled)
 
 
-def _groups(linktypes: NDArray[np.int32]) -> Iterator[tuple[int, slice | NDArray[np.int64]]]:
+def _groups(linktypes: Ints) -> Iterator[tuple[int, slice | Longs]]:
     """Yield each link type with its packets: a whole slice, which copies nothing, if there is only one."""
     if not len(linktypes):
         return
@@ -108,12 +109,12 @@ def _groups(linktypes: NDArray[np.int32]) -> Iterator[tuple[int, slice | NDArray
 
 
 def _typed(
-    buffer: NDArray[np.uint8],
-    offset: NDArray[np.int64],
-    captured: NDArray[np.int64],
+    buffer: Bytes,
+    offset: Longs,
+    captured: Longs,
     size: int,
     layout: np.dtype[np.void],
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+) -> tuple[Bytes, Longs]:
     """Follow EtherTypes, through up to two VLAN tags."""
     rows = gather(buffer, offset, layout)
     ethertype = rows["type"].astype(np.uint16)
@@ -131,7 +132,7 @@ def _typed(
     return version, start
 
 
-def _announced(ethertype: NDArray[np.uint16]) -> NDArray[np.uint8]:
+def _announced(ethertype: NDArray[np.uint16]) -> Bytes:
     """Return the IP version that each EtherType stands for."""
     version = np.full(len(ethertype), _LEFT_ALONE, np.uint8)
     version[ethertype == assigned_numbers.ETHERTYPE_IPV4] = 4
@@ -139,7 +140,7 @@ def _announced(ethertype: NDArray[np.uint16]) -> NDArray[np.uint8]:
     return version
 
 
-def _loopback(buffer: NDArray[np.uint8], offset: NDArray[np.int64], captured: NDArray[np.int64]) -> NDArray[np.uint8]:
+def _loopback(buffer: Bytes, offset: Longs, captured: Longs) -> Bytes:
     """Follow address families of either byte order."""
     family = gather(buffer, offset, _FAMILY_LAYOUT)["big"].astype(np.uint32)
     version = np.full(len(offset), _FOREIGN, np.uint8)
@@ -149,9 +150,9 @@ def _loopback(buffer: NDArray[np.uint8], offset: NDArray[np.int64], captured: ND
     return version
 
 
-def _raw(buffer: NDArray[np.uint8], offset: NDArray[np.int64], captured: NDArray[np.int64]) -> NDArray[np.uint8]:
+def _raw(buffer: Bytes, offset: Longs, captured: Longs) -> Bytes:
     """Take the version from the IP header itself."""
-    version: NDArray[np.uint8] = gather(buffer, offset, _FIRST_BYTE_LAYOUT)["first"] >> np.uint8(4)
+    version: Bytes = gather(buffer, offset, _FIRST_BYTE_LAYOUT)["first"] >> np.uint8(4)
     version[(version != 4) & (version != 6)] = _FOREIGN
     version[captured < 1] = _LEFT_ALONE
     return version

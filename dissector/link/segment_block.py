@@ -14,8 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from dissector.array_types import Bytes, Ints, Longs, Words
     from dissector.capture.packet_block import PacketBlock
 
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
@@ -31,20 +30,20 @@ class SegmentBlock:
     """
 
     capture: int
-    buffer: NDArray[np.uint8]
-    number: NDArray[np.int64]
+    buffer: Bytes
+    number: Longs
     """1-based packet number; of a reassembled datagram, that of the fragment that completed it."""
-    time_ns: NDArray[np.int64]
+    time_ns: Longs
     keys: tuple[bytes, ...]
     """The distinct directed flow keys (see ``flows``) of this block, in order of first appearance."""
-    flow: NDArray[np.int32]
+    flow: Ints
     """Index into ``keys``."""
-    seq: NDArray[np.uint32]
-    ack: NDArray[np.uint32]
-    flags: NDArray[np.uint8]
-    payload_offset: NDArray[np.int64]
-    payload_captured: NDArray[np.int64]
-    payload_length: NDArray[np.int64]
+    seq: Words
+    ack: Words
+    flags: Bytes
+    payload_offset: Longs
+    payload_captured: Longs
+    payload_length: Longs
 
     def __len__(self) -> int:
         return len(self.number)
@@ -75,23 +74,23 @@ class PacketSegment:
 class SegmentColumns:
     """Segments of some packets of a block: ``index`` says which packet, ``keys`` are this part's own."""
 
-    index: NDArray[np.int64]
+    index: Longs
     keys: list[bytes]
-    flow: NDArray[np.int32]
-    seq: NDArray[np.uint32]
-    ack: NDArray[np.uint32]
-    flags: NDArray[np.uint8]
-    payload_offset: NDArray[np.int64]
-    payload_captured: NDArray[np.int64]
-    payload_length: NDArray[np.int64]
+    flow: Ints
+    seq: Words
+    ack: Words
+    flags: Bytes
+    payload_offset: Longs
+    payload_captured: Longs
+    payload_length: Longs
 
 
 def columns_of(
-    block: PacketBlock, buffer: NDArray[np.uint8], found: Sequence[tuple[int, PacketSegment]]
-) -> tuple[NDArray[np.uint8], SegmentColumns]:
+    block: PacketBlock, buffer: Bytes, found: Sequence[tuple[int, PacketSegment]]
+) -> tuple[Bytes, SegmentColumns]:
     """Turn single finds, each with its packet's index, into columns; return the buffer, longer if it has to be."""
     flows: dict[bytes, int] = {}
-    appended: list[NDArray[np.uint8]] = []
+    appended: list[Bytes] = []
     end = len(buffer)
     rows: list[tuple[int, int, int, int, int, int, int, int]] = []
     for index, segment in found:
@@ -119,7 +118,7 @@ def columns_of(
     )
 
 
-def _renumbered(keys: Sequence[bytes], flow: NDArray[np.int32]) -> tuple[tuple[bytes, ...], NDArray[np.int32]]:
+def _renumbered(keys: Sequence[bytes], flow: Ints) -> tuple[tuple[bytes, ...], Ints]:
     """Number flows by first appearance, each key once: parts may share keys and come in any order."""
     used, first = np.unique(flow, return_index=True)
     final: dict[bytes, int] = {}
@@ -129,7 +128,7 @@ def _renumbered(keys: Sequence[bytes], flow: NDArray[np.int32]) -> tuple[tuple[b
     return tuple(final), number[flow]
 
 
-def block_of(block: PacketBlock, buffer: NDArray[np.uint8], parts: Sequence[SegmentColumns]) -> SegmentBlock:
+def block_of(block: PacketBlock, buffer: Bytes, parts: Sequence[SegmentColumns]) -> SegmentBlock:
     """Merge the parts found in one packet block, in capture order."""
     full = [part for part in parts if len(part.index)] or list(parts[:1])
     if len(full) == 1:
@@ -159,7 +158,7 @@ def _concatenated(parts: Sequence[SegmentColumns]) -> SegmentColumns:
     index = np.concatenate([part.index for part in parts])
     order = np.argsort(index)  # a packet gives one segment at most: no ties
     keys: list[bytes] = []
-    flows: list[NDArray[np.int32]] = []
+    flows: list[Ints] = []
     for part in parts:
         flows.append(part.flow + np.int32(len(keys)))
         keys.extend(part.keys)

@@ -29,14 +29,12 @@ from dissector.tcp.state_update import (
 from dissector.tcp.stream_buffer import assemble
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dissector.array_types import Longs
     from dissector.link.segment_block import SegmentBlock
     from dissector.tcp.connections import Connection
     from dissector.tcp.framing import RawFrame
     from dissector.tcp.reassembly import HalfConnection
 
-    Longs = NDArray[np.int64]
 
 _U32 = struct.Struct(">I").unpack_from
 _MASK = 0xFFFFFFFF

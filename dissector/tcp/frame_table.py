@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dissector.array_types import Longs
     from dissector.tcp.connections import Connection
     from dissector.tcp.framing import RawFrame
 
-    Longs = NDArray[np.int64]
 
 #: Zero bytes behind the last frame, so that headers and extras can be gathered without a look at the end.
 SLACK_BYTES = 512

@@ -13,9 +13,8 @@ from dissector.tcp.limits import SEGMENT_OVERHEAD
 from dissector.tcp.reassembly import OLDEST_BYTES
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 _WRAP = 1 << 32
 

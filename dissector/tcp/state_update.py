@@ -17,14 +17,12 @@ from dissector.tcp.framing import Mark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from dissector.array_types import Ints, Longs
     from dissector.link.segment_block import SegmentBlock
     from dissector.tcp.connections import Connections
     from dissector.tcp.framing import Framer
     from dissector.tcp.reassembly import HalfConnection
 
-    Longs = NDArray[np.int64]
 
 _MASK = 0xFFFFFFFF
 _HALF = 1 << 31
@@ -54,7 +52,7 @@ class SortedSegments:
     block: SegmentBlock
     order: Longs
     """Index of each in the block."""
-    flow: NDArray[np.int32]
+    flow: Ints
     length: Longs
     first: Longs
     """Of each flow: the place of its first segment,"""

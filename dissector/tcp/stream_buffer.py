@@ -17,11 +17,8 @@ from dissector.tcp.frame_table import SLACK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from dissector.array_types import Longs, Mask
     from dissector.link.segment_block import SegmentBlock
-
-    Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +30,7 @@ class Assembly:
     begins: Longs
     """Of each flow: where its bytes begin."""
     ends: Longs
-    is_segment: NDArray[np.bool_]
+    is_segment: Mask
     """Of each piece: whether it is a segment. If not, it is the tail of its flow."""
     piece_ends: Longs
     """Of each piece: where it ends."""
