@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from dissector.spec.model import Dialect
     from dissector.tcp.connections import Connection
 
-#: Measured: what a chunk costs beside its bytes is little from here on, and 256 MB are enough for the rest.
-CHUNK_BYTES = 12 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
@@ -32,7 +29,7 @@ class ReadOptions:
     inspect: bool = False  #: look into documents: whether they are what their datatype says
     redact: bool = True
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
-    chunk_bytes: int = CHUNK_BYTES
+    chunk_bytes: int | None = None  #: None: the size in ``capture.chunk_sizes`` for what is read
 
 
 @dataclass(slots=True)

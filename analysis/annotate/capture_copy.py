@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 import numpy as np
 
 from analysis.annotate.comment import MARK, read_comment
+from dissector.capture.chunk_sizes import COPY_CHUNK_BYTES
 from dissector.capture.clock import NANOSECONDS
 from dissector.capture.interfaces import options_in
 from dissector.capture.magic import SECTION_HEADER
@@ -36,7 +37,7 @@ from dissector.capture.pcapng_writer import (
     packet_block,
     section_header,
 )
-from dissector.capture.sound_blocks import CHUNK_BYTES, SoundBlockReader
+from dissector.capture.sound_blocks import SoundBlockReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +84,7 @@ class CopyResult:
 
 
 def copy(
-    inputs: Sequence[Input | RawStream], comments: Comments, stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES
+    inputs: Sequence[Input | RawStream], comments: Comments, stream: IO[bytes], chunk_bytes: int = COPY_CHUNK_BYTES
 ) -> CopyResult:
     """Copy captures one behind the other; ``stream`` can be written to at any place."""
     copier = _Copier(comments, stream, chunk_bytes)

@@ -17,6 +17,7 @@ from analysis.archive.part_files import PartFiles
 from analysis.archive.schema import CONNECTIONS, FRAMES, QUARANTINE, STREAMS
 from analysis.spark.storage import RemoteFile
 from dissector.capture import CaptureReader
+from dissector.capture.chunk_sizes import PEEK_CHUNK_BYTES
 from dissector.frames.batch import FrameBatch
 from dissector.frames.reader import FrameReader
 from dissector.summary.connections import ConnectionSummaries, forget
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     Batches = Iterator[pa.RecordBatch]
 
 LEFT_OUT, DAMAGED = "left out", "damaged"
-_PEEK_BYTES = 1 << 16
 
 #: What a task tells of a ring.
 RESULT = pa.schema(
@@ -118,7 +118,7 @@ def _read(inputs: Sequence[Input], options: ReadOptions, parts: PartFiles) -> tu
 def _refused(each: Input, notes: dict[str, str]) -> bool:
     """Tell whether a file can't be used at all, and note why."""
     try:
-        CaptureReader(each, chunk_bytes=_PEEK_BYTES).close()
+        CaptureReader(each, chunk_bytes=PEEK_CHUNK_BYTES).close()
     except Exception as error:
         if _unreachable([each], error):
             raise

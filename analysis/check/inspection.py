@@ -12,8 +12,9 @@ from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import COLUMNS
 from analysis.rules import RULES
 from dissector.capture import expand
+from dissector.capture.chunk_sizes import RULE_CHUNK_BYTES
 from dissector.frames.reader import FrameReader
-from dissector.options import CHUNK_BYTES, ReadOptions, ReadReport
+from dissector.options import ReadOptions, ReadReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from analysis.check.findings import Finding, Tally
     from analysis.rules import Rule
     from dissector.capture import Input
-
-#: Rules cost the same for few rows as for many, up to a point; measured: more is hardly faster, and takes more memory.
-_CHUNK_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
@@ -106,7 +104,7 @@ def inspect(
 
 def reader_of(inputs: Sequence[Input], options: ReadOptions) -> FrameReader:
     """Return a reader of the frames as rules need them."""
-    chunk_bytes = _CHUNK_BYTES if options.chunk_bytes == CHUNK_BYTES else options.chunk_bytes
+    chunk_bytes = options.chunk_bytes or RULE_CHUNK_BYTES
     chosen = dataclasses.replace(options, columns=COLUMNS, document_keys=False, inspect=True, chunk_bytes=chunk_bytes)
     return FrameReader(inputs, chosen)
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissector.capture import CaptureReader
+from dissector.capture.chunk_sizes import PACKET_CHUNK_BYTES
 from dissector.capture.split import FilePartStream
 from dissector.link.columnar import ColumnarDecoder
 from dissector.link.drop_counts import Reason
@@ -51,8 +52,6 @@ SEGMENTS = pa.schema(
     ]
 )
 ORDER = ("share", "talk", "packet")
-#: Rows are made in batches of about this size, so that no task holds more than a chunk and a batch.
-CHUNK_BYTES = 8 << 20
 
 
 class LooseSegments(NamedTuple):
@@ -85,7 +84,7 @@ def blocks_of_part(
     """
     decoder = ColumnarDecoder() if alone else PartDecoder(part.packets_before)
     with address.open() as file:
-        reader = CaptureReader(FilePartStream(file, part), capture, CHUNK_BYTES, address.name)
+        reader = CaptureReader(FilePartStream(file, part), capture, PACKET_CHUNK_BYTES, address.name)
         for block in reader:
             segments = decoder.decode(block)
             loose: list[LooseSegments] = []

@@ -6,10 +6,9 @@ Knows containers and compression; must not know link layers, TCP or UPR. Start a
 from dissector.capture.discovery import Expansion, expand, order_by_time, survey
 from dissector.capture.input import Input
 from dissector.capture.packet_block import SLACK_BYTES, Damage, DamageReason, PacketBlock
-from dissector.capture.reader import DEFAULT_CHUNK_BYTES, CaptureReader, open_capture
+from dissector.capture.reader import CaptureReader, open_capture
 
 __all__ = [
-    "DEFAULT_CHUNK_BYTES",
     "SLACK_BYTES",
     "CaptureReader",
     "Damage",

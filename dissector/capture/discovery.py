@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dissector.capture.chunk_sizes import PEEK_CHUNK_BYTES
 from dissector.capture.input import STANDARD_INPUT, Input, unusable
 from dissector.capture.reader import CaptureReader
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-PEEK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ def _walk(name: str) -> Iterator[Path]:
 
 
 def _peek(chosen: Input) -> CaptureReader:
-    return CaptureReader(chosen, chunk_bytes=PEEK_BYTES)
+    return CaptureReader(chosen, chunk_bytes=PEEK_CHUNK_BYTES)
 
 
 def _first_time(chosen: Input) -> int | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dissector.capture.chunk_sizes import COPY_CHUNK_BYTES
 from dissector.capture.pcap import FILE_HEADER_BYTES, FileHeader, PcapWalker
 from dissector.capture.pcapng import PACKET_KINDS, PcapngWalker
 from dissector.capture.reader import CaptureReader
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from dissector.capture.packet_block import Columns, DamageLog
     from dissector.capture.reader import Walker
     from dissector.capture.window import Window
-
-#: What is read at once: copying gains nothing from more.
-CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +61,7 @@ class SoundBlockReader(CaptureReader):
     """A reader that gives a pcapng file's stretches to ``take`` before it hands out the packets in them."""
 
     def __init__(
-        self, source: Input | RawStream, take: Callable[[SoundBlocks], None], chunk_bytes: int = CHUNK_BYTES
+        self, source: Input | RawStream, take: Callable[[SoundBlocks], None], chunk_bytes: int = COPY_CHUNK_BYTES
     ) -> None:
         self.header: FileHeader | None = None
         """Header of a pcap file; None for pcapng, and where it is cut."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dissector.capture import magic, resync
+from dissector.capture.chunk_sizes import SPLIT_CHUNK_BYTES
 from dissector.capture.compression import PlainStream, open_stream
 from dissector.capture.packet_block import DamageLog
 from dissector.capture.pcap import FILE_HEADER_BYTES, FileHeader, PcapWalker, _Records
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from dissector.capture.packet_block import Columns, PacketBlock
     from dissector.capture.reader import Walker
     from dissector.capture.resync import Grammar
-
-#: Of walks that look for boundaries: what lies behind the range is read for nothing.
-SURVEY_CHUNK_BYTES = 1 << 20
 
 
 class SeekableStream(Protocol):
@@ -196,7 +194,7 @@ class _Walk(CaptureReader):
         self._before = PACKET_KINDS[PACKET] - 4
         self._base = 0
         self._watching: _WatchingWalker | None = None
-        super().__init__(stream, chunk_bytes=SURVEY_CHUNK_BYTES, name=name)
+        super().__init__(stream, chunk_bytes=SPLIT_CHUNK_BYTES, name=name)
 
     @property
     def timeless(self) -> bool:
@@ -251,7 +249,7 @@ def _search(file: SeekableStream, context: bytes, start: int) -> int | None:
         grammar = _Records(FileHeader.parse(context))
     else:
         grammar = _Blocks("<" if context[8:12] == magic.BYTE_ORDER_LITTLE else ">")
-    window = Window(PlainStream(FilePartStream(file, FilePart(start)), DamageLog("")), SURVEY_CHUNK_BYTES)
+    window = Window(PlainStream(FilePartStream(file, FilePart(start)), DamageLog("")), SPLIT_CHUNK_BYTES)
     need = grammar.header_bytes
     while need > 0:
         window.refill(need)

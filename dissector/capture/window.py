@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dissector.capture.chunk_sizes import FIRST_CHUNK_BYTES, MIN_CHUNK_BYTES
 from dissector.capture.packet_block import SLACK_BYTES
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from dissector.array_types import Bytes, Longs
 
 
-MIN_CHUNK_BYTES = 64
-FIRST_CHUNK_BYTES = 128 << 10
 _DISCARD_BYTES = 1 << 20
 
 
@@ -39,7 +38,6 @@ class Window:
             raise ValueError(f"chunk_bytes is {chunk_bytes}, but at least {MIN_CHUNK_BYTES} are needed")
         self._stream = stream
         self._most_bytes = chunk_bytes
-        # Small at first: what is set up at the start of a capture is out of the way before the large chunks come.
         self._chunk_bytes = min(chunk_bytes, FIRST_CHUNK_BYTES)
         self._to_discard = 0
         self.buffer: Bytes = np.zeros(SLACK_BYTES, np.uint8)

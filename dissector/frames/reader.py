@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dissector.capture import CaptureReader, order_by_time
+from dissector.capture.chunk_sizes import FRAME_CHUNK_BYTES
 from dissector.frames.batch_builder import batch_of
 from dissector.link.columnar import ColumnarDecoder
 from dissector.options import ReadOptions, ReadReport
@@ -56,7 +57,7 @@ class FrameReader:
         decoder = ColumnarDecoder()
         finished = 0
         for index, each in enumerate(self._inputs):
-            with CaptureReader(each, index, self.options.chunk_bytes) as reader:
+            with CaptureReader(each, index, self.options.chunk_bytes or FRAME_CHUNK_BYTES) as reader:
                 for block in reader:
                     self.bytes_read = finished + reader.raw_position
                     yield from self._batches(run_block(self._connections, self._slow, decoder.decode(block)))

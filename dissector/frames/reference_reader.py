@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dissector.capture import CaptureReader, order_by_time
+from dissector.capture.chunk_sizes import FRAME_CHUNK_BYTES
 from dissector.frames.row import Row, row_of
 from dissector.frames.schema import SCHEMA
 from dissector.link.reference import ReferenceDecoder
@@ -47,7 +48,7 @@ class ReferenceReader:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         decoder = ReferenceDecoder()
         for index, each in enumerate(self._inputs):
-            reader = CaptureReader(each, index, self.options.chunk_bytes)
+            reader = CaptureReader(each, index, self.options.chunk_bytes or FRAME_CHUNK_BYTES)
             for block in reader:
                 for segment in segments_of(decoder.decode(block)):
                     self._connections.feed(segment)

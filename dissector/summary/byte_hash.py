@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissector.capture import CaptureReader
+from dissector.capture.chunk_sizes import FRAME_CHUNK_BYTES
 from dissector.frames.reader import FrameReader
 from dissector.link.columnar import ColumnarDecoder
 from dissector.tcp.connections import Connection, Connections
@@ -86,7 +87,7 @@ class HashingReader(FrameReader):
         decoder = ColumnarDecoder()
         finished = 0
         for index, each in enumerate(self._inputs):
-            reader = CaptureReader(each, index, self.options.chunk_bytes)
+            reader = CaptureReader(each, index, self.options.chunk_bytes or FRAME_CHUNK_BYTES)
             for block in reader:
                 self.bytes_read = finished + reader.raw_position
                 segments = decoder.decode(block)

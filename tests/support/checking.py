@@ -27,7 +27,7 @@ from dissector.generate.scenario import Broken, Fault, FaultPlace, Script, size_
 from dissector.generate.scenarios import scenario
 from dissector.generate.segments import placed
 from dissector.generate.to_capture import write
-from dissector.options import CHUNK_BYTES, ReadOptions
+from dissector.options import ReadOptions
 
 _PLACE = ("src", "sport", "dst", "dport", "start_offset")
 
@@ -67,7 +67,7 @@ def captured(conversations: Sequence[Conversation], troubles: Impairments | None
 
 def batches_of(source: bytes | Path, chunk: int | None = None) -> list[pa.RecordBatch]:
     """Read a capture."""
-    options = ReadOptions(columns=COLUMNS.union(_PLACE), chunk_bytes=chunk or CHUNK_BYTES)
+    options = ReadOptions(columns=COLUMNS.union(_PLACE), chunk_bytes=chunk)
     if isinstance(source, Path):
         return list(FrameReader([Input(source.name, source)], options))
     with tempfile.TemporaryDirectory() as folder:
