@@ -170,7 +170,7 @@ def _rows(block: SegmentBlock, shares: int) -> pa.RecordBatch:
         [
             pa.array(share[flow]),
             names.take(pa.array(flow)),
-            pa.array(packet_ordinal(block.capture, 0) + block.number),
+            pa.array(packet_ordinal(block.capture, block.number)),
             pa.array(block.time_ns),
             pa.array(reverse[flow]),
             pa.array(block.seq.astype(np.int64)),

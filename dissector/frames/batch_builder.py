@@ -20,6 +20,7 @@ from dissector.frames.row import content_of, decode_for_row
 from dissector.frames.schema import COLUMNS, SCHEMA
 from dissector.spec import enums, registry
 from dissector.spec.model import Body, Dialect, MessageType
+from dissector.tcp.connections import packet_of
 from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ _FLEXIBLE = np.zeros(256, bool)
 _FLEXIBLE[[magic.value for magic in enums.MAGICS if magic.flexible]] = True
 #: Columns of other types are views of headers, and are copied before something is put into them.
 _WRITABLE = np.dtype(np.int64).char + np.dtype(np.bool_).char
-_CAPTURE_SHIFT = 40
 _digest = xxhash.xxh3_64_digest
-_NUMBER_MASK = (1 << _CAPTURE_SHIFT) - 1
 
 
 def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> pa.RecordBatch:
@@ -116,8 +115,8 @@ class _Batch:
     def _place(self) -> None:
         table, numbers = self.table, self.numbers
         numbers["frame"] = np.arange(self.first_number, self.first_number + self.size)
-        numbers["packet_first"] = table.packet_first & _NUMBER_MASK
-        numbers["packet_last"] = table.packet_last & _NUMBER_MASK
+        self.capture_first, numbers["packet_first"] = packet_of(table.packet_first)
+        self.capture_last, numbers["packet_last"] = packet_of(table.packet_last)
         numbers["time_ns"] = table.time_ns
         numbers["direction"] = table.side
         numbers["start_offset"] = table.start
@@ -317,12 +316,11 @@ class _Batch:
     def _special(self) -> dict[str, Callable[[], pa.Array]]:
         table, entry = self.table, self.table.connection
         flows = [connection.flow(side) for connection, side in self._entries()]
-        last, first = table.packet_last >> _CAPTURE_SHIFT, table.packet_first >> _CAPTURE_SHIFT
         source_ports = np.array([flow.source_port for flow in flows], np.int32)
         destination_ports = np.array([flow.destination_port for flow in flows], np.int32)
         return {
-            "capture": lambda: texts(self.captures, last),
-            "capture_first": lambda: texts(self.captures, first),
+            "capture": lambda: texts(self.captures, self.capture_last),
+            "capture_first": lambda: texts(self.captures, self.capture_first),
             "connection": lambda: texts([connection.id for connection in table.connections], entry),
             "src": lambda: texts([flow.source for flow in flows], entry),
             "dst": lambda: texts([flow.destination for flow in flows], entry),

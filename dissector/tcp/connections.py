@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from dissector.codec.dialect import Detector
 from dissector.link.flow_key import Flow, flow_of, reverse_key
@@ -22,6 +22,7 @@ from dissector.tcp.reassembly import Gap, HalfConnection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from dissector.array_types import Longs
     from dissector.link.segment_block import SegmentBlock
     from dissector.spec.model import Dialect
     from dissector.tcp.ports import Ports
@@ -41,18 +42,26 @@ class TcpSegment(NamedTuple):
     time_ns: int
 
 
-_CAPTURE_SHIFT = 40
+_CAPTURE_SHIFT = 40  #: bits of a packet ordinal for the number within its capture
 #: Relief goes down to this part of a limit: one step at a time would cost a look at every connection each time.
 _RELIEF = 0.75
 
 
-def packet_ordinal(capture: int, number: int) -> int:
-    """Put a capture's index and a packet's number in it into one number that orders packets."""
+@overload
+def packet_ordinal(capture: int, number: int) -> int: ...
+@overload
+def packet_ordinal(capture: int | Longs, number: Longs) -> Longs: ...
+def packet_ordinal(capture: Any, number: Any) -> Any:
+    """Put a capture's index and a packet's number in it into one number that orders packets; for arrays too."""
     return capture << _CAPTURE_SHIFT | number
 
 
-def packet_of(ordinal: int) -> tuple[int, int]:
-    """Return capture index and packet number again."""
+@overload
+def packet_of(ordinal: int) -> tuple[int, int]: ...
+@overload
+def packet_of(ordinal: Longs) -> tuple[Longs, Longs]: ...
+def packet_of(ordinal: Any) -> tuple[Any, Any]:
+    """Return the capture's index and the packet's number that :func:`packet_ordinal` was given."""
     return ordinal >> _CAPTURE_SHIFT, ordinal & ((1 << _CAPTURE_SHIFT) - 1)
 
 

@@ -254,8 +254,7 @@ class FastPath:
         # The packet of each piece, counted within the block; a tail came before all of them.
         arrival = np.concatenate((order, np.full(len(self.flows), -1)))[pieces.rows]
         earliest, latest, released = self._arrivals(arrival, first, last)
-        ordinal = packet_ordinal(block.capture, 0)
-        number = ordinal + block.number
+        number = packet_ordinal(block.capture, block.number)
         in_tail = earliest < 0
         packet_first = number[earliest]
         if in_tail.any():

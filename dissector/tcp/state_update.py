@@ -159,7 +159,7 @@ def _marks(
     marks = map(
         Mark,
         (starts + np.repeat(pieces.origins - begins, counts)).tolist(),
-        (packet_ordinal(block.capture, 0) + block.number[index]).tolist(),
+        packet_ordinal(block.capture, block.number[index]).tolist(),
         block.time_ns[index].tolist(),
         np.maximum(acked[rows], 0).tolist(),
     )
@@ -170,7 +170,7 @@ def touch(connections: Connections, segments: SortedSegments) -> None:
     """Bring the connections of a block, whoever fed them, into the order of their last packets."""
     block, live = segments.block, connections.live
     last = segments.order[segments.ends - 1]
-    packets = (packet_ordinal(block.capture, 0) + block.number[last]).tolist()
+    packets = packet_ordinal(block.capture, block.number[last]).tolist()
     times = block.time_ns[last].tolist()
     numbers = segments.flow[segments.first].tolist()
     # Each direction's last packet, the later one after the other: the last one of a connection counts.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +85,9 @@ def test_packets_of_a_run_are_in_order() -> None:
     ordinals = [packet_ordinal(capture, number) for capture in (0, 1) for number in (1, 2, 1 << 39)]
     assert ordinals == sorted(set(ordinals))
     assert [packet_of(each) for each in ordinals] == [(capture, n) for capture in (0, 1) for n in (1, 2, 1 << 39)]
+    captures, numbers = packet_of(np.array(ordinals))
+    assert packet_ordinal(captures, numbers).tolist() == ordinals
+    assert list(zip(captures.tolist(), numbers.tolist(), strict=True)) == [packet_of(each) for each in ordinals]
 
 
 @pytest.mark.parametrize("isns", [(1, 2), (WRAP - 1, WRAP - 2), (WRAP - 20, WRAP - 70), (0, 0)])
