@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context.lookback import filled, sorted_by
+from dissector.codec.dialect_evidence import NO_VERSION, SINCE, release_number
 from dissector.spec import enums, fingerprints
-from dissector.spec.model import Dialect
+from dissector.spec.model import Release
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.batch import ContextBatch
-    from dissector.spec.model import Release
 
     Longs = NDArray[np.int64]
 
@@ -26,26 +26,7 @@ _FLEXIBLE = [magic.value for magic in enums.MAGICS if magic.flexible]
 
 def release(major: int, minor: int = 0) -> int:
     """Return a release as a number that compares: 6.5 is 605."""
-    return major * 100 + minor
-
-
-def _number(since: Release | None) -> int:
-    return 0 if since is None else release(since.major, since.minor)
-
-
-def _forms() -> NDArray[np.int64]:
-    """Return, by opcode, extras length and marker version (3: none), the release that first sent such requests."""
-    table = np.zeros((256, 256, 4), np.int64)
-    for form in fingerprints.FORMS:
-        if form.dialect is Dialect.DCP:
-            if form.version is None:
-                table[form.opcode, form.extras] = _number(form.since)
-            else:
-                table[form.opcode, form.extras, form.version] = _number(form.since)
-    return table
-
-
-_FORMS = _forms()
+    return release_number(Release(major, minor))
 
 
 class ConnectionFacts:
@@ -82,11 +63,11 @@ class ConnectionFacts:
 
     def _eras(self, sight: ContextBatch, changes: dict[str, dict[int, int]]) -> None:
         """Add what the forms of requests tell of the era."""
-        version = np.minimum(sight.numbers("marker_version"), 3)
-        since = _FORMS[sight.opcode, sight.numbers("extras_length") & 0xFF, np.where(version < 0, 3, version)]
-        since[np.isin(sight.numbers("magic"), _FLEXIBLE)] = _number(fingerprints.FLEXIBLE_SINCE)
+        version = np.minimum(sight.numbers("marker_version"), NO_VERSION)
+        since = SINCE[sight.opcode, sight.numbers("extras_length") & 0xFF, np.where(version < 0, NO_VERSION, version)]
+        since[np.isin(sight.numbers("magic"), _FLEXIBLE)] = release_number(fingerprints.FLEXIBLE_SINCE)
         flags = sight.numbers("open_flags")
-        since[(flags > 0) & (flags & _DELETE_TIMES > 0)] = _number(fingerprints.DELETE_TIMES_SINCE)
+        since[(flags > 0) & (flags & _DELETE_TIMES > 0)] = release_number(fingerprints.DELETE_TIMES_SINCE)
         since[sight.response | sight.draft | sight.early] = 0
         telling = np.flatnonzero(since > self._known["since"][sight.connection])
         if not len(telling):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dissector.codec.dialect_evidence import HELLO, UPR_REQUESTS
 from dissector.codec.message import Header
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect, MessageType, Party, Release
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 _HEADER = registry.HEADER_SIZE
 _COLLECTIONS = enums.COLLECTIONS_FEATURE.to_bytes(2, "big")
-_OPEN, _ADD_STREAM, _NOOP, _CONTROL, _HELLO = (
-    registry.named(Dialect.DCP, name).opcode for name in ("open", "add_stream", "noop", "control", "hello")
+_OPEN, _ADD_STREAM, _NOOP, _CONTROL = (
+    registry.named(Dialect.DCP, name).opcode for name in ("open", "add_stream", "noop", "control")
 )
 _OPEN_EXTRAS, _OPEN_FLAGS_AT = registry.OPEN_EXTRAS, registry.OPEN_FLAGS_AT
 _SENDERS = {known.opcode: known.sender for known in registry.MESSAGES if known.dialect is Dialect.DCP}
@@ -83,7 +84,7 @@ class Detector:
         request = magic.direction is MessageType.REQUEST
         if header.opcode in registry.DRAFT_OPCODES and not magic.flexible:
             self._feed_draft(number, header, request)
-        elif header.opcode == _HELLO:
+        elif header.opcode == HELLO:
             self._feed_hello(direction, header, frame, request)
         elif header.opcode in _SENDERS and request:
             self._feed_upr(number, direction, header, frame)
@@ -150,18 +151,13 @@ class Detector:
     def _feed_upr(self, number: int, direction: int, header: Header, frame: bytes) -> None:
         opcode, extras = header.opcode, header.extras_length
         spec = registry.message(Dialect.DCP, opcode)
-        if spec is None or spec.request is None:
-            return
-        known = {layout.extras_size for layout in (*spec.request.layouts, *registry.sibling_layouts(spec, None))}
-        if extras not in known:
+        if spec is None or (opcode, extras) not in UPR_REQUESTS:
             return
         self._weight += _ENOUGH if opcode in fingerprints.DECISIVE_OPCODES else 1
         start = _HEADER + header.framing_length
         body = frame[start : header.frame_length]
-        for form in fingerprints.FORMS:
-            if (form.opcode, form.extras) == (opcode, extras) and form.version in (None, *body[:1]):
-                says = f"{spec.name} with {extras} bytes of extras"
-                self._decide(number, form, says)
+        for form in fingerprints.fingerprints_of(opcode, extras, body[0] if body else None):
+            self._decide(number, form, f"{spec.name} with {extras} bytes of extras")
         if header.flexible:
             self._narrow(fingerprints.FLEXIBLE_SINCE, None)
         self._learn_role(direction, opcode, extras, body)

@@ -13,13 +13,14 @@ import pyarrow as pa
 import xxhash
 
 from dissector.arrow import encoded, nulls, numeric, spans, texts
+from dissector.codec.dialect_evidence import HELLO, IS_EVIDENCE
 from dissector.codec.values import document_defects
 from dissector.frames.decode_plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
 from dissector.frames.key_hash import hash_keys
 from dissector.frames.row import content_of, decode_for_row
 from dissector.frames.schema import COLUMNS, SCHEMA
-from dissector.spec import enums, registry
-from dissector.spec.model import Body, Dialect, MessageType
+from dissector.spec import enums
+from dissector.spec.model import Body, MessageType
 from dissector.tcp.connections import packet_of
 from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable
 
@@ -45,11 +46,6 @@ _HEADER = np.dtype(
     }
 )
 _LISTS = ("text", "failover_log", "features")
-_HELLO = registry.named(Dialect.DCP, "hello").opcode
-#: Opcodes whose frames can tell a dialect or change what is negotiated.
-_TELLING = np.zeros(256, bool)
-_TELLING[[known.opcode for known in registry.MESSAGES if known.dialect is Dialect.DCP]] = True
-_TELLING[[*registry.DRAFT_OPCODES, _HELLO]] = True
 _RESPONSE = np.zeros(256, bool)
 _RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is MessageType.RESPONSE]] = True
 _PLAIN = np.zeros(256, bool)
@@ -132,7 +128,7 @@ class _Batch:
         """Find out each frame's dialect and whether its keys carry collection ids, as of that frame."""
         table, opcode = self.table, self.header["opcode"]
         entries = table.connections
-        hello = set(table.connection[opcode == _HELLO].tolist())
+        hello = set(table.connection[opcode == HELLO].tolist())
         watched = {entries[entry].index for entry in hello}
         watched |= {connection.index for connection in entries if not connection.detector.settled}
         code = DIALECTS.index  # by identity: an enumeration's members are slow to hash
@@ -143,10 +139,10 @@ class _Batch:
         if not watched:
             return
         is_watched = np.array([connection.index in watched for connection in entries], bool)[table.connection]
-        telling = _TELLING[opcode]
+        telling = IS_EVIDENCE[opcode]
         for index in np.flatnonzero(is_watched).tolist():
             detector = entries[table.connection[index]].detector
-            if telling[index] and not (detector.settled and opcode[index] != _HELLO):
+            if telling[index] and not (detector.settled and opcode[index] != HELLO):
                 detector.feed(int(table.side[index]), table.data(index))
             self.dialect[index] = code(detector.dialect)
             self.collections[index] = detector.collections

@@ -44,6 +44,17 @@ FORMS: tuple[Fingerprint, ...] = (
     Fingerprint(0x67, 0, Dialect.DCP, since=UNRELEASED),
 )
 
+_BY_REQUEST = {
+    request: tuple(form for form in FORMS if (form.opcode, form.extras) == request)
+    for request in {(form.opcode, form.extras) for form in FORMS}
+}
+
+
+def fingerprints_of(opcode: int, extras: int, version: int | None) -> list[Fingerprint]:
+    """Return what a request of this opcode and extras length proves; ``version`` is its first byte of extras."""
+    return [form for form in _BY_REQUEST.get((opcode, extras), ()) if form.version in (None, version)]
+
+
 #: One well-formed request of these opcodes makes a connection UPR; of any other a second frame is needed.
 DECISIVE_OPCODES = frozenset((0x50, 0x53, 0x56, 0x57))
 

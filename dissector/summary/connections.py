@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
+from dissector.codec.dialect_evidence import IS_UPR_REQUEST
 from dissector.frames.batch import DRAFT, NOTHING, PLAIN, PROTO, FrameBatch, distinct
 from dissector.frames.writers import text_of
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect, Party
-from dissector.summary.era import KNOWN_SIZES, Era, RequestForm
+from dissector.summary.era import Era, RequestForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +158,7 @@ class ConnectionSummaries:
         chosen = np.flatnonzero(
             (view.numbering == PLAIN)
             & ~view.response
-            & KNOWN_SIZES[view.opcode, extras]
+            & IS_UPR_REQUEST[view.opcode, extras]
             & (parts <= view.numbers("body_length"))
         )
         if not len(chosen):

@@ -8,14 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from dissector.spec import fingerprints, registry
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dissector.spec.model import Release
 
 _FIRST_RELEASE = "before 3.0"
@@ -30,19 +26,6 @@ class RequestForm(NamedTuple):
     flexible: bool
 
 
-def known_sizes() -> NDArray[np.bool_]:
-    """Return, by opcode and extras length, which requests look like UPR at all."""
-    known = np.zeros((256, 256), bool)
-    for message in registry.MESSAGES:
-        if message.dialect is Dialect.DCP and message.request is not None:
-            for layout in (*message.request.layouts, *registry.sibling_layouts(message, None)):
-                known[message.opcode, layout.extras_size] = True
-    return known
-
-
-KNOWN_SIZES = known_sizes()
-
-
 @dataclass(slots=True)
 class Era:
     """The releases that can have sent what was seen."""
@@ -54,9 +37,8 @@ class Era:
 
     def add(self, form: RequestForm) -> None:
         """Take a form of a request that was not seen before."""
-        for known in fingerprints.FORMS:
-            if (known.opcode, known.extras) == form[:2] and known.version in (None, form.marker_version):
-                self._decide(known)
+        for known in fingerprints.fingerprints_of(form.opcode, form.extras, form.marker_version):
+            self._decide(known)
         if form.flexible:
             self.narrow(fingerprints.FLEXIBLE_SINCE, None)
 

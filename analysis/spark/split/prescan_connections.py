@@ -25,9 +25,10 @@ from analysis.spark.split.records import (
     sync_point_of,
 )
 from analysis.spark.split.resume import frames_of
+from dissector.codec.dialect_evidence import HAS_FINGERPRINT, HELLO, IS_DRAFT_OPCODE, IS_EVIDENCE
 from dissector.link.flow_key import reverse_key
 from dissector.link.segment_block import ACK, SYN
-from dissector.spec import enums, fingerprints, registry
+from dissector.spec import enums, fingerprints
 from dissector.spec.model import Dialect
 from dissector.spec.model import MessageType as Way
 from dissector.tcp.connections import Connections
@@ -50,15 +51,6 @@ TELLING_FRAMES = 1024
 #: A hole in front of an anchor is given up behind so many segments: its bytes were in an earlier piece, or nowhere.
 _HELD_SEGMENTS = 8
 
-_HELLO = registry.named(Dialect.DCP, "hello").opcode
-_TELLING = np.zeros(256, bool)
-_TELLING[[known.opcode for known in registry.MESSAGES if known.dialect is Dialect.DCP]] = True
-_TELLING[[*registry.DRAFT_OPCODES, _HELLO]] = True
-#: Requests by opcode and size of extras that settle a dialect; others of it say no more once two were seen.
-_FORMS = np.zeros((256, 256), bool)
-_FORMS[[form.opcode for form in fingerprints.FORMS], [form.extras for form in fingerprints.FORMS]] = True
-_DRAFT = np.zeros(256, bool)
-_DRAFT[list(registry.DRAFT_OPCODES)] = True
 _RESPONSE = np.zeros(256, bool)
 _RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is Way.RESPONSE]] = True
 
@@ -223,12 +215,15 @@ class PrescanConnections(Connections):
         opcode = source[table.position + 1]
         detectors = [connection.detector for connection in table.connections]
         settled = np.array([detector.settled for detector in detectors], bool)[table.connection]
-        hello = opcode == _HELLO
-        chosen = hello | (~settled & _TELLING[opcode])
+        hello = opcode == HELLO
+        chosen = hello | (~settled & IS_EVIDENCE[opcode])
         if not chosen.any():
             return
+        # Without a fingerprint, a request says no more once two of its kind have made the connection UPR.
         weighed = np.array([detector.dialect is not Dialect.MEMCACHED for detector in detectors], bool)
-        light = weighed[table.connection] & ~_FORMS[opcode, source[table.position + 4]] & ~_DRAFT[opcode]
+        light = (
+            weighed[table.connection] & ~HAS_FINGERPRINT[opcode, source[table.position + 4]] & ~IS_DRAFT_OPCODE[opcode]
+        )
         chosen &= hello | (~light & ~_dull(source, table.position))
         for index in np.flatnonzero(chosen).tolist():
             connection = table.connections[table.connection[index]]
@@ -272,7 +267,7 @@ def _dull(source: NDArray[np.uint8], position: NDArray[np.int64]) -> NDArray[np.
     dull = np.where(
         response, ~has_key & (opcode != fingerprints.DRAFT_RESPONSE), has_key & (extras == fingerprints.SET_EXTRAS)
     )
-    found: NDArray[np.bool_] = _DRAFT[opcode] & dull
+    found: NDArray[np.bool_] = IS_DRAFT_OPCODE[opcode] & dull
     return found
 
 

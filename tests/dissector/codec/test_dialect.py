@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from dissector.codec import dialect_evidence
 from dissector.codec.dialect import detect
 from dissector.codec.encoder import encode
-from dissector.spec import registry
+from dissector.spec import fingerprints, registry
 from dissector.spec.model import UNRELEASED, Dialect, Release
 
 CLIENT, SERVER = 0, 1
@@ -196,3 +197,20 @@ def test_programs() -> None:
     }
     later = detect([(SERVER, make("noop", opaque=(10_000_001).to_bytes(4, "little")))])
     assert [entry.says for entry in later.evidence] == ["no-op opaque of a server later than 3.0.0"]
+
+
+def test_the_tables_say_what_the_fingerprints_say() -> None:
+    for form in fingerprints.FORMS:
+        assert form in fingerprints.fingerprints_of(form.opcode, form.extras, form.version)
+        assert (form.opcode, form.extras) in dialect_evidence.UPR_REQUESTS
+        assert dialect_evidence.IS_UPR_REQUEST[form.opcode, form.extras]
+        assert dialect_evidence.HAS_FINGERPRINT[form.opcode, form.extras]
+        assert dialect_evidence.IS_EVIDENCE[form.opcode]
+        if form.dialect is Dialect.DCP:
+            version = dialect_evidence.NO_VERSION if form.version is None else form.version
+            since = dialect_evidence.SINCE[form.opcode, form.extras, version]
+            assert since == dialect_evidence.release_number(form.since)
+    assert not dialect_evidence.HAS_FINGERPRINT[0x57, 31]
+    assert dialect_evidence.IS_UPR_REQUEST[0x57, 31]
+    assert fingerprints.fingerprints_of(0x56, 1, None) == []
+    assert dialect_evidence.release_number(Release(6, 5)) == 605
