@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from analysis.spark.read_options import Mode, SourceOptions
 from analysis.spark.storage import find
 from dissector.capture import split
-from dissector.capture.split import WHOLE, Beginning, FilePart, Walked
+from dissector.capture.split import WHOLE, FilePart, FileProbe, RangeScan
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,18 +65,18 @@ class Plan:
     problems: tuple[Problem, ...] = ()
 
 
-Walk: TypeAlias = Callable[[Sequence[ByteRange]], Sequence[Walked]]
+Walk: TypeAlias = Callable[[Sequence[ByteRange]], Sequence[RangeScan]]
 
 
-def walk_range(stretch: ByteRange) -> Walked:
+def walk_range(stretch: ByteRange) -> RangeScan:
     """Walk over one range of a file."""
     with stretch.address.open() as file:
-        return split.survey(
+        return split.scan_range(
             file, stretch.address.name, stretch.context, stretch.start, stretch.stop, known=stretch.known
         )
 
 
-def walk_here(stretches: Sequence[ByteRange]) -> list[Walked]:
+def walk_here(stretches: Sequence[ByteRange]) -> list[RangeScan]:
     """Walk over ranges one after the other, in this process."""
     return [walk_range(stretch) for stretch in stretches]
 
@@ -99,14 +99,14 @@ def make_plan(names: Sequence[str], reading: SourceOptions, walk: Walk = walk_he
     return Plan(tuple(address.name for address, _ in found), tuple(pieces), tuple(problems))
 
 
-def begin(names: Sequence[str], mode: Mode) -> tuple[list[tuple[Location, Beginning]], list[Problem]]:
+def begin(names: Sequence[str], mode: Mode) -> tuple[list[tuple[Location, FileProbe]], list[Problem]]:
     """Find captures and put them into the order of their first packets; what is none is a problem, or an error."""
     addresses = find(names)
     problems: list[Problem] = []
-    found: list[tuple[Location, Beginning]] = []
+    found: list[tuple[Location, FileProbe]] = []
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
         for address, looked in zip(addresses, pool.map(_look, addresses), strict=True):
-            if isinstance(looked, Beginning):
+            if isinstance(looked, FileProbe):
                 found.append((address, looked))
             elif mode is Mode.FAILFAST:
                 raise looked
@@ -117,18 +117,18 @@ def begin(names: Sequence[str], mode: Mode) -> tuple[list[tuple[Location, Beginn
     return found, problems
 
 
-def _look(address: Location) -> Beginning | InputError:
+def _look(address: Location) -> FileProbe | InputError:
     try:
         with address.open() as file:
-            return split.begin(file, address.name)
+            return split.probe_file(file, address.name)
     except InputError as error:
         return error
 
 
-def _parts(stretches: Sequence[ByteRange], walked: Sequence[Walked]) -> list[FilePart]:
-    def again(index: int, known: int) -> Walked:
+def _parts(stretches: Sequence[ByteRange], walked: Sequence[RangeScan]) -> list[FilePart]:
+    def again(index: int, known: int) -> RangeScan:
         stretch = stretches[index]
         return walk_range(ByteRange(stretch.address, stretch.context, stretch.start, stretch.stop, known))
 
     cut = [(stretch.start, stretch.stop) for stretch in stretches]
-    return split.parts(stretches[0].context, cut, walked, again)
+    return split.parts_of(stretches[0].context, cut, walked, again)

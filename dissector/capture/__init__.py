@@ -3,7 +3,7 @@
 Knows containers and compression; must not know link layers, TCP or UPR. Start at ``CaptureReader``.
 """
 
-from dissector.capture.discovery import Expansion, expand, order_by_time, survey
+from dissector.capture.discovery import Expansion, expand, find_captures, order_by_time
 from dissector.capture.input import Input
 from dissector.capture.packet_block import SLACK_BYTES, Damage, DamageReason, PacketBlock
 from dissector.capture.reader import CaptureReader, open_capture
@@ -17,7 +17,7 @@ __all__ = [
     "Input",
     "PacketBlock",
     "expand",
+    "find_captures",
     "open_capture",
     "order_by_time",
-    "survey",
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dissector.capture.packet_block import DamageLog
 
 _READ_BYTES = 1 << 18
-_PIECE_BYTES = 1 << 18
+_OUTPUT_BYTES = 1 << 18
 
 
 class RawStream(Protocol):
@@ -101,7 +101,7 @@ class DecodedStream:
         self._make, self._errors = library(kind)
         self._feed_bytes = FEED_BYTES[kind]
         self._decoder: Decompressor | None = self._make()
-        self._piece = memoryview(b"")
+        self._output = memoryview(b"")
         self._ended = False
         self._produced = 0
         self.decoded = 0
@@ -109,23 +109,23 @@ class DecodedStream:
 
     def readinto(self, target: memoryview, /) -> int:
         """Fill a buffer as far as decoded bytes are there; 0 at the end."""
-        if not self._piece:
-            self._piece = memoryview(self._next_piece())
-        count = min(len(target), len(self._piece))
-        target[:count] = self._piece[:count]
-        self._piece = self._piece[count:]
+        if not self._output:
+            self._output = memoryview(self._next_output())
+        count = min(len(target), len(self._output))
+        target[:count] = self._output[:count]
+        self._output = self._output[count:]
         self.decoded += count
         return count
 
-    def _next_piece(self) -> bytes:
-        piece = b""
-        while not piece and not self._ended:
+    def _next_output(self) -> bytes:
+        output = b""
+        while not output and not self._ended:
             if self._decoder is None:
                 self._next_frame()
             else:
-                piece = self._decode(self._decoder)
-        self._produced += len(piece)
-        return piece
+                output = self._decode(self._decoder)
+        self._produced += len(output)
+        return output
 
     def _decode(self, decoder: Decompressor) -> bytes:
         data = self._source.take(self._feed_bytes) if decoder.needs_input else b""
@@ -133,14 +133,14 @@ class DecodedStream:
             self._end(DamageReason.TRUNCATED_COMPRESSION, f"the {self._kind} data ends early")
             return b""
         try:
-            piece = decoder.decompress(data, _PIECE_BYTES)
+            output = decoder.decompress(data, _OUTPUT_BYTES)
         except self._errors as error:
             self._end(DamageReason.CORRUPT_COMPRESSION, f"the {self._kind} data is corrupt ({error})")
             return b""
         if decoder.eof:
             self._source.give_back(len(decoder.unused_data or b""))
             self._decoder = None
-        return piece
+        return output
 
     def _next_frame(self) -> None:
         """Go on to the next member, frame or stream; padding and skippable frames are none."""

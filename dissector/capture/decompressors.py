@@ -76,22 +76,22 @@ class _Gzip:
         data = self._inflate.unconsumed_tail + data
         before = self._inflate.copy()
         try:
-            piece = self._inflate.decompress(data, max_length)
+            output = self._inflate.decompress(data, max_length)
         except zlib.error as error:
             self._failed = str(error)
-            piece = _before_error(before, data)
-        self._full = len(piece) == max_length
-        return piece
+            output = _before_error(before, data)
+        self._full = len(output) == max_length
+        return output
 
 
 def _before_error(inflate: zlib._Decompress, data: bytes) -> bytes:
     """Decode input that fails somewhere up to the very byte, in smaller and smaller steps."""
-    piece = bytearray()
+    output = bytearray()
     for step in (4096, 64):
         for at in range(0, len(data), step):
             before = inflate.copy()
             try:
-                piece += inflate.decompress(data[at : at + step])
+                output += inflate.decompress(data[at : at + step])
             except zlib.error:
                 inflate, data = before, data[at : at + step]
                 break
@@ -99,11 +99,11 @@ def _before_error(inflate: zlib._Decompress, data: bytes) -> bytes:
         for i in range(len(data)):
             rest = data[i : i + 1]
             while (out := inflate.decompress(rest, 1)) or inflate.unconsumed_tail:
-                piece += out
+                output += out
                 rest = inflate.unconsumed_tail
     except zlib.error:
         pass  # the error that is known already
-    return bytes(piece)
+    return bytes(output)
 
 
 class _Zstd:
@@ -151,9 +151,9 @@ class _Lz4:
         return unused
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        piece: bytes = self._frame.decompress(data, max_length)
-        self._full = len(piece) == max_length
-        return piece
+        output: bytes = self._frame.decompress(data, max_length)
+        self._full = len(output) == max_length
+        return output
 
 
 def library(kind: Compression) -> tuple[Callable[[], Decompressor], tuple[type[Exception], ...]]:

@@ -32,10 +32,10 @@ class Expansion:
 
 def expand(args: Sequence[str]) -> list[Input]:
     """Return the captures that command-line arguments stand for, without duplicates, in the order given."""
-    return survey(args).inputs
+    return find_captures(args).inputs
 
 
-def survey(args: Sequence[str]) -> Expansion:
+def find_captures(args: Sequence[str]) -> Expansion:
     """Expand arguments and count what was passed over in directories."""
     inputs: dict[str, Input] = {}
     skipped = 0

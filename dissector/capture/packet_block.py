@@ -111,17 +111,17 @@ class Columns:
         return len(self.offset)
 
     @staticmethod
-    def join(pieces: Sequence[Columns]) -> Columns:
+    def join(parts: Sequence[Columns]) -> Columns:
         """Put pieces of the same buffer behind one another."""
-        if len(pieces) == 1:
-            return pieces[0]
+        if len(parts) == 1:
+            return parts[0]
         return Columns(
-            offset=np.concatenate([piece.offset for piece in pieces]),
-            captured=np.concatenate([piece.captured for piece in pieces]),
-            original=np.concatenate([piece.original for piece in pieces]),
-            time_ns=np.concatenate([piece.time_ns for piece in pieces]),
-            linktype=np.concatenate([piece.linktype for piece in pieces]),
-            interface=np.concatenate([piece.interface for piece in pieces]),
+            offset=np.concatenate([part.offset for part in parts]),
+            captured=np.concatenate([part.captured for part in parts]),
+            original=np.concatenate([part.original for part in parts]),
+            time_ns=np.concatenate([part.time_ns for part in parts]),
+            linktype=np.concatenate([part.linktype for part in parts]),
+            interface=np.concatenate([part.interface for part in parts]),
         )
 
 

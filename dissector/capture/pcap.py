@@ -97,26 +97,26 @@ class PcapWalker:
         return self._walk(window, self._records)
 
     def _walk(self, window: Window, records: _Records) -> tuple[list[Columns], int]:
-        pieces: list[Columns] = []
+        parts: list[Columns] = []
         while True:
             if self._lost:
                 need = resync.search(window, records)
                 if need > 0:
-                    return pieces, need
+                    return parts, need
                 self._lost.report(self._log, window, found=need == resync.FOUND)
                 self._lost = None
             offsets, stop = _collect(window.view, window.start, window.end, records.header_bytes, records.length)
             if offsets:
                 columns, need = self._believed(window, records, np.array(offsets, np.int64), stop)
                 if len(columns):
-                    pieces.append(columns)
+                    parts.append(columns)
                 if need:
-                    return pieces, need
+                    return parts, need
                 if self._lost:
                     continue
             need = self._unfinished(window, records)
             if not self._lost:
-                return pieces, need
+                return parts, need
 
     def _believed(self, window: Window, records: _Records, offsets: Longs, stop: int) -> tuple[Columns, int]:
         """Gather the columns of walked records, up to the first one that can't be believed."""

@@ -64,7 +64,7 @@ class PcapngWalker:
 
         At the end of the stream one call consumes everything that is left.
         """
-        pieces: list[Columns] = []
+        parts: list[Columns] = []
         if self._passing is not None:
             if window.missing:
                 self._cut_while_passing(window, self._passing, window.missing)
@@ -73,18 +73,18 @@ class PcapngWalker:
             if self._lost:
                 need = resync.search(window, self._blocks)
                 if need > 0:
-                    return pieces, need
+                    return parts, need
                 self._lost.report(self._log, window, found=need == resync.FOUND)
                 self._lost = None
             if window.end - window.start < HEADER_BYTES:
                 self._end(window)
-                return pieces, HEADER_BYTES
+                return parts, HEADER_BYTES
             kind, length = self._blocks.header(window, window.start)
-            if kind in PACKET_KINDS and self._packet_run(window, kind, pieces):
+            if kind in PACKET_KINDS and self._packet_run(window, kind, parts):
                 continue
             need = self._single(window, kind, length)
             if need:
-                return pieces, need
+                return parts, need
 
     def _end(self, window: Window) -> None:
         left = window.end - window.start
@@ -93,7 +93,7 @@ class PcapngWalker:
             self._log.add(window.position, DamageReason.TRUNCATED, what, left)
             window.start = window.end
 
-    def _packet_run(self, window: Window, kind: int, pieces: list[Columns]) -> bool:
+    def _packet_run(self, window: Window, kind: int, parts: list[Columns]) -> bool:
         """Consume consecutive packet blocks of one kind; False if the block at the window's start is not sound."""
         blocks = self._blocks
         found, stop = blocks.collect(window, kind)
@@ -113,7 +113,7 @@ class PcapngWalker:
             return False
         columns = self._columns(window, kind, offsets, headers, lengths)
         if len(columns):
-            pieces.append(columns)
+            parts.append(columns)
             self._packets += len(columns)
             self._last_time_ns = int(columns.time_ns[-1])
         return True

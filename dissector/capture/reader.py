@@ -75,9 +75,9 @@ class CaptureReader:
     def __iter__(self) -> Iterator[PacketBlock]:
         window = self._window
         while True:
-            pieces, need = self._walker.walk(window)
-            if pieces:
-                yield self._block(Columns.join(pieces))
+            parts, need = self._walker.walk(window)
+            if parts:
+                yield self._block(Columns.join(parts))
             if window.eof:
                 self.close()
                 return

@@ -66,18 +66,18 @@ class SoundBlockReader(CaptureReader):
         self.header: FileHeader | None = None
         """Header of a pcap file; None for pcapng, and where it is cut."""
         self._take = take
-        self._stretches: _SoundBlockWalker | None = None
+        self._sound_walker: _SoundBlockWalker | None = None
         super().__init__(source, chunk_bytes=chunk_bytes)
 
     @property
     def is_pcapng(self) -> bool:
         """Whether there are stretches."""
-        return self._stretches is not None
+        return self._sound_walker is not None
 
     @property
     def passed_over(self) -> int:
         """Count the sound blocks that are in no stretch, because they are too large to be held."""
-        return self._stretches.passed_over if self._stretches is not None else 0
+        return self._sound_walker.passed_over if self._sound_walker is not None else 0
 
     @property
     def position(self) -> int:
@@ -90,8 +90,8 @@ class SoundBlockReader(CaptureReader):
             head = self._window.head(FILE_HEADER_BYTES)
             self.header = FileHeader.parse(head) if len(head) == FILE_HEADER_BYTES else None
             return walker
-        self._stretches = _SoundBlockWalker(self._log, self._take)
-        return self._stretches
+        self._sound_walker = _SoundBlockWalker(self._log, self._take)
+        return self._sound_walker
 
 
 class _SoundBlockWalker(PcapngWalker):
@@ -103,9 +103,9 @@ class _SoundBlockWalker(PcapngWalker):
         self._take = take
         self._run: tuple[Longs, Longs, Columns] | None = None  #: blocks taken and refused, as offsets, and the packets
 
-    def _packet_run(self, window: Window, kind: int, pieces: list[Columns]) -> bool:
+    def _packet_run(self, window: Window, kind: int, parts: list[Columns]) -> bool:
         begin = window.start
-        done = super()._packet_run(window, kind, pieces)
+        done = super()._packet_run(window, kind, parts)
         if self._run is not None:
             taken, refused, columns = self._run
             clock = self._interfaces.clock(0) if self._interfaces.count else None

@@ -47,7 +47,7 @@ class SeekableStream(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class FileProbe:
     """What a look at a file's first packets tells."""
 
     splittable: bool
@@ -59,7 +59,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class RangeScan:
     """What a walk over one range found; positions are bytes of the file."""
 
     first: int | None
@@ -112,27 +112,29 @@ class FilePartStream:
         return got
 
 
-def begin(file: SeekableStream, name: str) -> Beginning:
+def probe_file(file: SeekableStream, name: str) -> FileProbe:
     """Look at the first packets of a file that is at its beginning; raises InputError if it is no capture."""
     plain = isinstance(open_stream(file, DamageLog(name)), PlainStream)
     file.seek(0)
-    reader = _Walk(file, name)
+    reader = _ScanReader(file, name)
     time_ns, position = None, None
     for block in reader:
         time_ns, position = int(block.time_ns[0]), int(reader.starts(block)[0])
         break
     if not plain or position is None or any(entry.offset < position for entry in reader.damage):
-        return Beginning(splittable=False, first_time_ns=time_ns)
-    return Beginning(True, time_ns, reader.context(position))
+        return FileProbe(splittable=False, first_time_ns=time_ns)
+    return FileProbe(True, time_ns, reader.context(position))
 
 
-def survey(file: SeekableStream, name: str, context: bytes, start: int, stop: int, known: int | None = None) -> Walked:
+def scan_range(
+    file: SeekableStream, name: str, context: bytes, start: int, stop: int, known: int | None = None
+) -> RangeScan:
     """Walk over the records that begin in ``start`` to ``stop``; ``known`` is a record to begin at without a search."""
     first = known if known is not None else _search(file, context, start) if start else 0
     if first is None:
-        return Walked(None, None, 0, sure=True)
+        return RangeScan(None, None, 0, sure=True)
     front = context if first else b""
-    reader = _Walk(FilePartStream(file, FilePart(first, context=front)), name)
+    reader = _ScanReader(FilePartStream(file, FilePart(first, context=front)), name)
     shift = first - len(front)
     begins: int | None = None
     ends: int | None = None
@@ -150,11 +152,14 @@ def survey(file: SeekableStream, name: str, context: bytes, start: int, stop: in
     broken = ends is not None and any(entry.offset + shift < ends for entry in reader.damage)
     fixed = len(front) if first else begins
     later = fixed is None or any(position >= fixed for position, _ in reader.structure)
-    return Walked(begins, ends, packets, sure=not (broken or later or reader.timeless))
+    return RangeScan(begins, ends, packets, sure=not (broken or later or reader.untimed))
 
 
-def parts(
-    context: bytes, ranges: Sequence[tuple[int, int]], walked: Sequence[Walked], again: Callable[[int, int], Walked]
+def parts_of(
+    context: bytes,
+    ranges: Sequence[tuple[int, int]],
+    scans: Sequence[RangeScan],
+    again: Callable[[int, int], RangeScan],
 ) -> list[FilePart]:
     """Return the parts of a file from the walks over its ranges, the whole file where that can't be cut for sure.
 
@@ -164,17 +169,17 @@ def parts(
     expected: int | None = 0
     packets = 0
     for index, (_, stop) in enumerate(ranges):
-        walk = walked[index]
+        scan = scans[index]
         if expected is None or (index and expected >= stop):
             continue  # the part before goes over all of it
-        if index and walk.first != expected:
-            walk = again(index, expected)
-        if not walk.sure or (index and walk.first != expected):
+        if index and scan.first != expected:
+            scan = again(index, expected)
+        if not scan.sure or (index and scan.first != expected):
             return [WHOLE]
-        if walk.packets:
-            found.append(FilePart(expected, walk.last, packets, context if expected else b""))
-        packets += walk.packets
-        expected = walk.last
+        if scan.packets:
+            found.append(FilePart(expected, scan.last, packets, context if expected else b""))
+        packets += scan.packets
+        expected = scan.last
     return found or [WHOLE]
 
 
@@ -184,7 +189,7 @@ def ranges(size: int, split_bytes: int) -> list[tuple[int, int]]:
     return [(size * index // count, size * (index + 1) // count) for index in range(count)]
 
 
-class _Walk(CaptureReader):
+class _ScanReader(CaptureReader):
     """A reader that tells where records begin, and which blocks describe the section they are in."""
 
     def __init__(self, stream: SeekableStream | FilePartStream, name: str) -> None:
@@ -193,13 +198,13 @@ class _Walk(CaptureReader):
         self._header = b""
         self._before = PACKET_KINDS[PACKET] - 4
         self._base = 0
-        self._watching: _WatchingWalker | None = None
+        self._scan_walker: _ScanWalker | None = None
         super().__init__(stream, chunk_bytes=SPLIT_CHUNK_BYTES, name=name)
 
     @property
-    def timeless(self) -> bool:
+    def untimed(self) -> bool:
         """Whether a packet has no time of its own: it takes that of the packet before it, maybe of another part."""
-        return self._watching is not None and self._watching.timeless
+        return self._scan_walker is not None and self._scan_walker.untimed
 
     def starts(self, block: PacketBlock) -> Longs:
         """Return where the records of the block just handed out begin, as bytes of the stream."""
@@ -220,17 +225,17 @@ class _Walk(CaptureReader):
             if len(self._header) == FILE_HEADER_BYTES:
                 self._before = FileHeader.parse(self._header).record_header_bytes
             return walker
-        self._watching = _WatchingWalker(self._log, self.structure)
-        return self._watching
+        self._scan_walker = _ScanWalker(self._log, self.structure)
+        return self._scan_walker
 
 
-class _WatchingWalker(PcapngWalker):
+class _ScanWalker(PcapngWalker):
     """Notes the blocks that later ones depend on."""
 
     def __init__(self, log: DamageLog, structure: list[tuple[int, bytes]]) -> None:
         super().__init__(log)
         self._structure = structure
-        self.timeless = False
+        self.untimed = False
 
     def _understand(self, window: Window, kind: int, length: int) -> bool:
         if kind in (SECTION, INTERFACE):
@@ -238,7 +243,7 @@ class _WatchingWalker(PcapngWalker):
         return super()._understand(window, kind, length)
 
     def _columns(self, window: Window, kind: int, offsets: Longs, headers: npt.NDArray[Any], lengths: Longs) -> Columns:
-        self.timeless |= kind == SIMPLE_PACKET
+        self.untimed |= kind == SIMPLE_PACKET
         return super()._columns(window, kind, offsets, headers, lengths)
 
 

@@ -99,7 +99,7 @@ class Detector:
         return Dialect.DCP if self._weight >= _ENOUGH else Dialect.MEMCACHED
 
     @property
-    def settled(self) -> bool:
+    def decided(self) -> bool:
         """Tell whether no further frame can change the dialect; a HELLO may still change :attr:`collections`."""
         return self.forced is not None or self._form is not None
 

@@ -34,10 +34,10 @@ def read_fields(declared: tuple[Field, ...], data: bytes, offset: int) -> tuple[
     values = []
     position = 0
     for spec in declared:
-        piece = data[position : position + spec.size]
-        if len(piece) < spec.size:
+        raw = data[position : position + spec.size]
+        if len(raw) < spec.size:
             break
-        values.append(FieldValue(spec, int.from_bytes(piece, "big"), offset + position))
+        values.append(FieldValue(spec, int.from_bytes(raw, "big"), offset + position))
         position += spec.size
     return tuple(values)
 

@@ -130,7 +130,7 @@ class _Batch:
         entries = table.connections
         hello = set(table.connection[opcode == HELLO].tolist())
         watched = {entries[entry].index for entry in hello}
-        watched |= {connection.index for connection in entries if not connection.detector.settled}
+        watched |= {connection.index for connection in entries if not connection.detector.decided}
         code = DIALECTS.index  # by identity: an enumeration's members are slow to hash
         dialects = np.array([code(connection.detector.dialect) for connection in entries], np.int64)
         collections = np.array([connection.detector.collections for connection in entries], bool)
@@ -142,7 +142,7 @@ class _Batch:
         telling = IS_EVIDENCE[opcode]
         for index in np.flatnonzero(is_watched).tolist():
             detector = entries[table.connection[index]].detector
-            if telling[index] and not (detector.settled and opcode[index] != HELLO):
+            if telling[index] and not (detector.decided and opcode[index] != HELLO):
                 detector.feed(int(table.side[index]), table.data(index))
             self.dialect[index] = code(detector.dialect)
             self.collections[index] = detector.collections

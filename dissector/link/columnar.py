@@ -18,7 +18,7 @@ from dissector.link.checksums import bad_ip_headers, tcp_segment_is_bad
 from dissector.link.drop_counts import LinkCounts, Note, Reason
 from dissector.link.flow_key import flow_keys
 from dissector.link.gather import distinct, gather
-from dissector.link.link_layers_columnar import find_network
+from dissector.link.link_layers_columnar import find_network_layers
 from dissector.link.segment_block import SegmentBlock, SegmentColumns, block_of, columns_of
 
 if TYPE_CHECKING:
@@ -58,20 +58,20 @@ _FRAGMENT_BITS = 0x3FFF  # more fragments, and the offset
 _UNKNOWN, _TCP, _UDP, _OTHER, _ENCRYPTED = range(5)
 
 
-def _fates(version: int) -> Bytes:
+def _transports(version: int) -> Bytes:
     """Return what each IP protocol number means here; ``_UNKNOWN`` is the reference decoder's business."""
-    fates = np.full(256, _OTHER, np.uint8)
-    fates[[*assigned_numbers.TUNNEL_PROTOCOLS, assigned_numbers.PROTOCOL_AH]] = _UNKNOWN
+    transports = np.full(256, _OTHER, np.uint8)
+    transports[[*assigned_numbers.TUNNEL_PROTOCOLS, assigned_numbers.PROTOCOL_AH]] = _UNKNOWN
     if version == 6:
-        fates[[*assigned_numbers.OPTION_HEADERS, assigned_numbers.PROTOCOL_FRAGMENT]] = _UNKNOWN
-    fates[assigned_numbers.PROTOCOL_TCP] = _TCP
-    fates[assigned_numbers.PROTOCOL_UDP] = _UDP
-    fates[assigned_numbers.PROTOCOL_ESP] = _ENCRYPTED
-    return fates
+        transports[[*assigned_numbers.OPTION_HEADERS, assigned_numbers.PROTOCOL_FRAGMENT]] = _UNKNOWN
+    transports[assigned_numbers.PROTOCOL_TCP] = _TCP
+    transports[assigned_numbers.PROTOCOL_UDP] = _UDP
+    transports[assigned_numbers.PROTOCOL_ESP] = _ENCRYPTED
+    return transports
 
 
-_IPV4_FATES = _fates(4)
-_IPV6_FATES = _fates(6)
+_IPV4_TRANSPORTS = _transports(4)
+_IPV6_TRANSPORTS = _transports(6)
 _TUNNEL_PORTS = np.array(sorted(assigned_numbers.TUNNEL_PORTS), np.uint16)
 
 
@@ -86,7 +86,7 @@ class _Datagrams:
     """Bytes of payload that were captured."""
     length: Longs
     """Bytes of payload on the wire."""
-    fate: Bytes
+    transport: Bytes
     bad_checksum: Mask
     addresses: Structs
     tcp: Structs
@@ -102,7 +102,7 @@ class _Datagrams:
             self.start[at],
             self.captured[at],
             self.length[at],
-            self.fate[at],
+            self.transport[at],
             self.bad_checksum[at],
             self.addresses[at],
             self.tcp[at],
@@ -126,19 +126,19 @@ class ColumnarDecoder:
 
     def decode(self, block: PacketBlock) -> SegmentBlock:
         """Return the TCP segments of a block."""
-        network = find_network(block, self.counts)
-        settled = network.settled
+        network = find_network_layers(block, self.counts)
+        recognised = network.recognised
         parts: list[SegmentColumns] = []
         for version, read in ((4, _ipv4), (6, _ipv6)):
             at = np.flatnonzero(network.version == version)
             if len(at):
-                parts.append(self._tcp(block.buffer, read(block, at, network.start), settled))
-        done = int(np.count_nonzero(settled))
+                parts.append(self._tcp(block.buffer, read(block, at, network.start), recognised))
+        done = int(np.count_nonzero(recognised))
         self.counts.packets += done
         self.counts.segments += sum(len(part.index) for part in parts)
         buffer = block.buffer
-        if done < len(settled) or not parts:
-            buffer, part = self._one_by_one(block, np.flatnonzero(~settled))
+        if done < len(recognised) or not parts:
+            buffer, part = self._one_by_one(block, np.flatnonzero(~recognised))
             parts.append(part)
         return block_of(block, buffer, parts)
 
@@ -161,19 +161,19 @@ class ColumnarDecoder:
                 found.append((index, segment))
         return columns_of(block, block.buffer, found)
 
-    def _tcp(self, buffer: Bytes, datagrams: _Datagrams, settled: Mask) -> SegmentColumns:
+    def _tcp(self, buffer: Bytes, datagrams: _Datagrams, recognised: Mask) -> SegmentColumns:
         """Read TCP headers; count what plainly is no TCP; mark both as settled."""
         size = _tcp_size(datagrams)
         whole = (datagrams.captured >= 20) & (size >= 20) & (datagrams.length >= size)
-        found = (datagrams.fate == _TCP) & whole
+        found = (datagrams.transport == _TCP) & whole
         done = found
         if not found.all():
-            encrypted = datagrams.fate == _ENCRYPTED
-            other = (datagrams.fate == _OTHER) | _is_plain_udp(datagrams)
+            encrypted = datagrams.transport == _ENCRYPTED
+            other = (datagrams.transport == _OTHER) | _is_plain_udp(datagrams)
             self.counts.drop(Reason.ENCRYPTED, int(np.count_nonzero(encrypted)))
             self.counts.drop(Reason.NOT_TCP, int(np.count_nonzero(other)))
             done = found | encrypted | other
-        settled[datagrams.index[done]] = True
+        recognised[datagrams.index[done]] = True
         self.counts.note(Note.BAD_IP_CHECKSUM, int(np.count_nonzero(datagrams.bad_checksum & done)))
         return self._columns(buffer, datagrams.only(found))
 
@@ -208,16 +208,16 @@ class ColumnarDecoder:
 
 def _ipv4(block: PacketBlock, at: Longs, starts: Longs) -> _Datagrams:
     """Read IPv4 headers; keep those that are sound, unfragmented, and of a protocol not left to the reference."""
-    start, captured, wire = _extents(block, at, starts)
+    start, captured, wire = _ip_bounds(block, at, starts)
     rows = gather(block.buffer, start, _IPV4_LAYOUT)
     version_size = rows["version_size"]
     words = version_size & np.uint8(15)
     size = words.astype(np.int64) * 4
     length = rows["length"].astype(np.int64)
     length = np.where(length == 0, wire, length)  # segmentation offload: see the reference
-    fate = _IPV4_FATES[rows["protocol"]]
+    transport = _IPV4_TRANSPORTS[rows["protocol"]]
     sound = (version_size >> 4 == 4) & (size >= 20) & (length >= size) & (captured >= size)
-    sound &= (rows["fragment"] & _FRAGMENT_BITS == 0) & (fate != _UNKNOWN)
+    sound &= (rows["fragment"] & _FRAGMENT_BITS == 0) & (transport != _UNKNOWN)
     tcp = rows["tcp"]
     with_options = np.flatnonzero(words > 5)
     if len(with_options):
@@ -225,25 +225,25 @@ def _ipv4(block: PacketBlock, at: Longs, starts: Longs) -> _Datagrams:
         tcp[with_options] = gather(block.buffer, (start + size)[with_options], _TCP_LAYOUT)
     bad_checksum = bad_ip_headers(rows["words"], words if len(with_options) else None) & (rows["checksum"] != 0)
     payload, limit = start + size, np.minimum(captured, length)
-    datagrams = _Datagrams(at, payload, limit - size, length - size, fate, bad_checksum, rows["addresses"], tcp)
+    datagrams = _Datagrams(at, payload, limit - size, length - size, transport, bad_checksum, rows["addresses"], tcp)
     return datagrams.only(sound)
 
 
 def _ipv6(block: PacketBlock, at: Longs, starts: Longs) -> _Datagrams:
     """Read IPv6 headers; keep those that are sound, without extensions, and of a protocol not left to the reference."""
-    start, captured, wire = _extents(block, at, starts)
+    start, captured, wire = _ip_bounds(block, at, starts)
     rows = gather(block.buffer, start, _IPV6_LAYOUT)
     length = rows["length"].astype(np.int64)
     length = np.where(length == 0, wire - 40, length)
-    fate = _IPV6_FATES[rows["protocol"]]
-    sound = (rows["version"] >> 4 == 6) & (captured >= 40) & (fate != _UNKNOWN)
+    transport = _IPV6_TRANSPORTS[rows["protocol"]]
+    sound = (rows["version"] >> 4 == 6) & (captured >= 40) & (transport != _UNKNOWN)
     no_checksum = np.zeros(len(at), np.bool_)
     limit = np.minimum(captured - 40, length)
-    datagrams = _Datagrams(at, start + 40, limit, length, fate, no_checksum, rows["addresses"], rows["tcp"])
+    datagrams = _Datagrams(at, start + 40, limit, length, transport, no_checksum, rows["addresses"], rows["tcp"])
     return datagrams.only(sound)
 
 
-def _extents(block: PacketBlock, at: Longs, starts: Longs) -> tuple[Longs, Longs, Longs]:
+def _ip_bounds(block: PacketBlock, at: Longs, starts: Longs) -> tuple[Longs, Longs, Longs]:
     """Return where IP packets begin, and how many bytes from there were captured and were on the wire."""
     offset, captured, original = block.offset, block.captured, block.original
     if len(at) < len(offset):
@@ -259,7 +259,7 @@ def _tcp_size(datagrams: _Datagrams) -> Longs:
 
 def _is_plain_udp(datagrams: _Datagrams) -> Mask:
     """Tell which are UDP with a port that is no tunnel's; where the port was cut off, the reference decides."""
-    is_udp = (datagrams.fate == _UDP) & (datagrams.captured >= 4)
+    is_udp = (datagrams.transport == _UDP) & (datagrams.captured >= 4)
     plain: Mask = is_udp & ~np.isin(datagrams.tcp["destination_port"], _TUNNEL_PORTS)
     return plain
 

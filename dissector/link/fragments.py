@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dissector.link.drop_counts import LinkCounts
 
 # What Python spends on a piece besides its bytes: without it, a flood of tiny fragments would outgrow the limit.
-PIECE_OVERHEAD_BYTES = 160
+FRAGMENT_OVERHEAD_BYTES = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _Waiting:
 
     since_ns: int
     ranges: list[tuple[int, int]] = field(default_factory=list)
-    pieces: list[Fragment] = field(default_factory=list)
+    parts: list[Fragment] = field(default_factory=list)
     length: int | None = None
     protocol: int | None = None
     covered: int = 0
@@ -99,9 +99,9 @@ class _Waiting:
         cost = 0
         for start, end in fresh:
             data = fragment.data[start - fragment.start : end - fragment.start]
-            self.pieces.append(Fragment(start, end, data, fragment.more, fragment.protocol))
+            self.parts.append(Fragment(start, end, data, fragment.more, fragment.protocol))
             self.covered += end - start
-            cost += len(data) + PIECE_OVERHEAD_BYTES
+            cost += len(data) + FRAGMENT_OVERHEAD_BYTES
         self.fragments += 1
         self.cost += cost
         if not fragment.more:
@@ -113,10 +113,10 @@ class _Waiting:
     def known_prefix(self) -> bytes:
         """Return the bytes from the start up to the first that was not captured."""
         known = bytearray()
-        for piece in sorted(self.pieces, key=_piece_start):
-            if len(known) < piece.start:
+        for part in sorted(self.parts, key=_start):
+            if len(known) < part.start:
                 break
-            known += piece.data
+            known += part.data
         return bytes(known)
 
 
@@ -124,8 +124,8 @@ def _range_end(covered: tuple[int, int]) -> int:
     return covered[1]
 
 
-def _piece_start(piece: Fragment) -> int:
-    return piece.start
+def _start(part: Fragment) -> int:
+    return part.start
 
 
 class FragmentBuffer:

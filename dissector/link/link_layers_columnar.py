@@ -62,21 +62,21 @@ _IPV6_FAMILIES = _either_order(assigned_numbers.LOOPBACK_IPV6_FAMILIES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Networks:
+class NetworkLayers:
     """Where each packet's IP header begins; all arrays have one entry per packet of the block."""
 
     version: Bytes
     """4 or 6 where the link layer announces IP; another value where ``start`` means nothing."""
     start: Longs
-    settled: Mask
+    recognised: Mask
     """True where the packet was counted as something else than IP. The caller goes on to settle the others."""
 
 
-def find_network(block: PacketBlock, counts: LinkCounts) -> Networks:
+def find_network_layers(block: PacketBlock, counts: LinkCounts) -> NetworkLayers:
     """Find the IP packets of a block; count what is not IP, or on a link that nobody here can read."""
     version = np.zeros(len(block.offset), np.uint8)
     start = np.zeros(len(block.offset), np.int64)
-    settled = np.zeros(len(block.offset), np.bool_)
+    recognised = np.zeros(len(block.offset), np.bool_)
     for linktype, at in _groups(block.linktype):
         offset, captured = block.offset[at], block.captured[at]
         if linktype in _TYPED_LINKS:
@@ -89,12 +89,12 @@ def find_network(block: PacketBlock, counts: LinkCounts) -> Networks:
         elif linktype in {assigned_numbers.LINKTYPE_IPV4, assigned_numbers.LINKTYPE_IPV6}:
             version[at], start[at] = (4 if linktype == assigned_numbers.LINKTYPE_IPV4 else 6), offset
         elif linktype not in _LEFT_TO_REFERENCE:
-            settled[at] = True
+            recognised[at] = True
             counts.unsupported(linktype, len(offset))
     foreign = version == _FOREIGN
-    settled |= foreign
+    recognised |= foreign
     counts.drop(Reason.NOT_IP, int(np.count_nonzero(foreign)))
-    return Networks(version, start, settled)
+    return NetworkLayers(version, start, recognised)
 
 
 def _groups(linktypes: Ints) -> Iterator[tuple[int, slice | Longs]]:

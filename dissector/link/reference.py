@@ -21,7 +21,7 @@ from dissector.link.checksums import ip_header_is_bad, tcp_segment_is_bad
 from dissector.link.drop_counts import LinkCounts, Note, Reason
 from dissector.link.flow_key import flow_key
 from dissector.link.fragments import Datagram, Fragment, FragmentBuffer
-from dissector.link.link_layers import Network, from_ethernet, from_ethertype, from_linktype
+from dissector.link.link_layers import NetworkLayer, from_ethernet, from_ethertype, from_linktype
 from dissector.link.packet_span import Span, has_header, header
 from dissector.link.segment_block import PacketSegment, SegmentBlock, block_of, columns_of
 
@@ -97,15 +97,15 @@ class ReferenceDecoder:
             self.counts.drop(outcome)
         return None
 
-    def _network(self, network: Network | Reason, time_ns: int) -> PacketSegment | Reason:
+    def _network(self, network: NetworkLayer | Reason, time_ns: int) -> PacketSegment | Reason:
         """Decode an IP packet of either version."""
-        if not isinstance(network, Network):
+        if not isinstance(network, NetworkLayer):
             return network
         if network.depth > assigned_numbers.MAX_DEPTH:
             return Reason.TOO_DEEP
         return self._ipv4(network, time_ns) if network.version == 4 else self._ipv6(network, time_ns)
 
-    def _ipv4(self, network: Network, time_ns: int) -> PacketSegment | Reason:
+    def _ipv4(self, network: NetworkLayer, time_ns: int) -> PacketSegment | Reason:
         span = network.span
         if not has_header(IP, span):
             return Reason.TRUNCATED_IP
@@ -126,7 +126,7 @@ class ReferenceDecoder:
             return self._fragment(envelope, key, ip.p, ip.offset * 8, more=bool(ip.mf), span=payload)
         return self._payload(envelope, ip.p, payload)
 
-    def _ipv6(self, network: Network, time_ns: int) -> PacketSegment | Reason:
+    def _ipv6(self, network: NetworkLayer, time_ns: int) -> PacketSegment | Reason:
         span = network.span
         if not has_header(IP6, span):
             return Reason.TRUNCATED_IP
@@ -148,11 +148,11 @@ class ReferenceDecoder:
             elif envelope.version == 6 and protocol == assigned_numbers.PROTOCOL_FRAGMENT:
                 if not has_header(IP6FragmentHeader, span):
                     return Reason.TRUNCATED_IP
-                piece = header(IP6FragmentHeader, span)
-                protocol, span = piece.nxt, span.after(8)
-                if piece.m_flag or piece.frag_off:
-                    key = (envelope.source, envelope.destination, piece.id)
-                    more, start = bool(piece.m_flag), piece.frag_off * 8
+                fragment = header(IP6FragmentHeader, span)
+                protocol, span = fragment.nxt, span.after(8)
+                if fragment.m_flag or fragment.frag_off:
+                    key = (envelope.source, envelope.destination, fragment.id)
+                    more, start = bool(fragment.m_flag), fragment.frag_off * 8
                     return self._fragment(envelope, key, protocol, start, more=more, span=span)
                 continue  # an atomic fragment (RFC 6946) is a whole datagram
             else:
@@ -204,9 +204,9 @@ class ReferenceDecoder:
         if protocol == assigned_numbers.PROTOCOL_UDP:
             return self._network(_udp(span, depth), envelope.time_ns)
         if protocol == assigned_numbers.PROTOCOL_IPV4:
-            return self._network(Network(4, span, depth), envelope.time_ns)
+            return self._network(NetworkLayer(4, span, depth), envelope.time_ns)
         if protocol == assigned_numbers.PROTOCOL_IPV6:
-            return self._network(Network(6, span, depth), envelope.time_ns)
+            return self._network(NetworkLayer(6, span, depth), envelope.time_ns)
         if protocol == assigned_numbers.PROTOCOL_GRE:
             return self._network(_gre(span, depth), envelope.time_ns)
         return Reason.ENCRYPTED if protocol == assigned_numbers.PROTOCOL_ESP else Reason.NOT_TCP
@@ -229,7 +229,7 @@ class ReferenceDecoder:
         )
 
 
-def _udp(span: Span, depth: int) -> Network | Reason:
+def _udp(span: Span, depth: int) -> NetworkLayer | Reason:
     """Look into UDP's tunnels, known by their destination port."""
     if not has_header(UDP, span):
         cut_tunnel = span.captured >= 4 and span.number(2, 2) in assigned_numbers.TUNNEL_PORTS
@@ -248,7 +248,7 @@ def _udp(span: Span, depth: int) -> Network | Reason:
     return from_ethertype(span.number(2, 2), span.after(8 + (first & 0x3F) * 4), depth)  # RFC 8926 3.4
 
 
-def _gre(span: Span, depth: int) -> Network | Reason:
+def _gre(span: Span, depth: int) -> NetworkLayer | Reason:
     """Take off a GRE header (RFC 2784, 2890). dpkt's optional fields mix in those of version 1, hence our own."""
     if not has_header(GRE, span):
         return Reason.TRUNCATED_TUNNEL

@@ -290,7 +290,7 @@ class Connections:
                 # Who holds nothing has nothing to give up: its first header must not be forgotten for it.
                 if self.partial_total <= self.limits.partial_total * _RELIEF or not before:
                     break
-                framer.shed()
+                framer.drop_buffer()
                 self.partial_total += framer.cost - before
                 self.given_up["partial_total"] += 1
 

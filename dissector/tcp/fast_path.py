@@ -18,7 +18,7 @@ from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable, join, table_of
 from dissector.tcp.limits import SEGMENT_OVERHEAD
 from dissector.tcp.reorder import reorder, with_reordered
 from dissector.tcp.state_update import (
-    BufferPieces,
+    BufferParts,
     FastFlow,
     SortedSegments,
     acknowledged,
@@ -49,12 +49,12 @@ class FastPath:
     def __init__(self, connections: Connections, block: SegmentBlock) -> None:
         self.connections = connections
         self.block = block
-        self._slow: set[int] = set()  #: indexes of connections that are not for this lane
+        self._sequential: set[int] = set()  #: indexes of connections that are not for this lane
         self._ignored: set[int] = set()  #: flow numbers of those that nobody looks at
         self.flows: list[FastFlow] = []
-        self._quiet: list[tuple[HalfConnection, int, int]] = []  #: directions that only acknowledge, and their rows
+        self._ack_only: list[tuple[HalfConnection, int, int]] = []  #: directions that only acknowledge, and their rows
         self.stream = memoryview(b"")
-        self._found = [connections.live.get(key) for key in block.keys]
+        self._entries = [connections.live.get(key) for key in block.keys]
         # numpy sorts 16-bit numbers by radix, several times faster than others.
         narrow = block.flow.astype(np.uint16) if len(block.keys) < 1 << 16 else block.flow
         order = np.argsort(narrow, kind="stable")
@@ -62,23 +62,23 @@ class FastPath:
         first = np.flatnonzero(np.diff(flow, prepend=-1))
         ends = np.append(first, len(flow))[1:]
         self._segments = SortedSegments(block, order, flow, block.payload_length[order], first, ends)
-        self._mended: dict[int, tuple[Longs, int]] = {}  #: by flow number: rows in order, bytes that came twice
-        self._crowded = self._near_limits()
-        if len(order) and not self._crowded:
-            self._rule_out()
+        self._reordered: dict[int, tuple[Longs, int]] = {}  #: by flow number: rows in order, bytes that came twice
+        self._limit_near = self._near_limits()
+        if len(order) and not self._limit_near:
+            self._find_plain()
 
     def _near_limits(self) -> bool:
         """Tell whether a shared limit could be reached in this block: then the order across flows matters."""
         limits, shared = self.connections.limits, self.connections
         coming = int(self.block.payload_captured.sum()) + len(self.block) * SEGMENT_OVERHEAD
-        new = self._found.count(None)
+        new = self._entries.count(None)
         return (
             shared.held_total + coming > limits.out_of_order_total
             or shared.partial_total + coming > limits.partial_total
             or len(shared.live) + 2 * new > 2 * limits.connections
         )
 
-    def _rule_out(self) -> None:
+    def _find_plain(self) -> None:
         """Find the connections that have a direction that is not plain."""
         block, segments = self.block, self._segments
         order, flow, first, length = segments.order, segments.flow, segments.first, segments.length
@@ -86,7 +86,7 @@ class FastPath:
         expected = np.zeros(len(block.keys), np.int64)
         ignored = np.zeros(len(block.keys), bool)
         for number, data in zip(flow[first].tolist(), has_data, strict=True):
-            entry = self._found[number]
+            entry = self._entries[number]
             if entry is None:
                 continue
             connection, side = entry
@@ -95,9 +95,9 @@ class FastPath:
                 ignored[number] = True
                 self._ignored.add(number)
             elif direction.ack is None or (
-                data and (direction.base is None or direction.held or not connection.framers[side].settled)
+                data and (direction.base is None or direction.held or not connection.framers[side].in_step)
             ):
-                self._slow.add(connection.index)
+                self._sequential.add(connection.index)
             elif direction.base is not None:
                 expected[number] = direction.base + direction.next
         flags = block.flags[order]
@@ -113,37 +113,37 @@ class FastPath:
         limit = self.connections.limits.out_of_order_bytes
         for position in np.flatnonzero(~plain).tolist():
             number = int(flow[first[position]])
-            entry = self._found[number]
-            if entry is None or entry[0].index in self._slow:
+            entry = self._entries[number]
+            if entry is None or entry[0].index in self._sequential:
                 continue
             begin, end = int(first[position]), int(segments.ends[position])
-            mended = reorder(distance[begin:end], length[begin:end], limit) if usual_flow[position] else None
-            if mended is None:
-                self._slow.add(entry[0].index)
+            reordered = reorder(distance[begin:end], length[begin:end], limit) if usual_flow[position] else None
+            if reordered is None:
+                self._sequential.add(entry[0].index)
             else:
-                self._mended[number] = (mended.rows + begin, mended.bytes_repeated)
+                self._reordered[number] = (reordered.rows + begin, reordered.bytes_repeated)
 
-    def others(self) -> Longs:
+    def remaining_segments(self) -> Longs:
         """Return the segments that are not for this lane, in capture order."""
         taken = np.zeros(len(self.block.keys), bool)
-        if not self._crowded:
-            for number, entry in enumerate(self._found):
-                taken[number] = entry is not None and entry[0].index not in self._slow
+        if not self._limit_near:
+            for number, entry in enumerate(self._entries):
+                taken[number] = entry is not None and entry[0].index not in self._sequential
         return np.flatnonzero(~taken[self.block.flow])
 
     def assemble(self) -> bool:
         """Put the flows' bytes together and walk their frames; False: something is not plain, try again without it."""
-        self.flows, self._quiet = [], []
+        self.flows, self._ack_only = [], []
         segments = self._segments
         # Where each flow's segments with data are among all that have any.
         data = np.flatnonzero(segments.length)
         lows = np.searchsorted(data, segments.first)
         counts = np.searchsorted(data, segments.ends) - lows
-        mended: list[tuple[int, Longs]] = []
+        reordered: list[tuple[int, Longs]] = []
         positions: list[int] = []
         flows = (
             ()
-            if self._crowded
+            if self._limit_near
             else zip(
                 segments.flow[segments.first].tolist(),
                 segments.first.tolist(),
@@ -153,22 +153,22 @@ class FastPath:
             )
         )
         for position, (number, begin, end, count) in enumerate(flows):
-            entry = self._found[number]
-            if entry is None or entry[0].index in self._slow or number in self._ignored:
+            entry = self._entries[number]
+            if entry is None or entry[0].index in self._sequential or number in self._ignored:
                 continue
             connection, side = entry
             direction = connection.directions[side]
             if not count:
-                self._quiet.append((direction, begin, end))
+                self._ack_only.append((direction, begin, end))
                 continue
-            rows, repeated = self._mended.get(number, (None, 0))
+            rows, repeated = self._reordered.get(number, (None, 0))
             if rows is not None:
-                mended.append((len(positions), rows))
+                reordered.append((len(positions), rows))
             positions.append(position)
             self.flows.append(FastFlow(connection, side, direction, connection.framers[side], begin, end, repeated))
         chosen = np.zeros(len(counts), bool)
         chosen[positions] = True
-        self._join(*with_reordered(data[np.repeat(chosen, counts)], counts[chosen], mended))
+        self._join(*with_reordered(data[np.repeat(chosen, counts)], counts[chosen], reordered))
         self._walk()
         return self._check()
 
@@ -178,16 +178,16 @@ class FastPath:
         assembly = assemble(self.block, order[rows], counts, [framer.buffer for framer in framers])
         for flow, begin, end in zip(self.flows, assembly.begins.tolist(), assembly.ends.tolist(), strict=True):
             flow.stream_begin, flow.stream_end = begin, end
-        marks = [framer.first_mark() if framer.buffer else None for framer in framers]
+        marks = [framer.first_packet() if framer.buffer else None for framer in framers]
         self._tail_packets = np.array([0 if mark is None else mark[0] for mark in marks], np.int64)
         acked = [NOTHING_ACKED if mark is None or mark[1] is None else mark[1] for mark in marks]
         self._tail_acked = np.array(acked, np.int64)
         held = np.array([len(framer.buffer) for framer in framers], np.int64)
-        pieces = np.empty(len(assembly.is_segment), np.int64)
-        pieces[assembly.is_segment] = rows
-        pieces[~assembly.is_segment] = len(order) + np.flatnonzero(held)
+        parts = np.empty(len(assembly.is_segment), np.int64)
+        parts[assembly.is_segment] = rows
+        parts[~assembly.is_segment] = len(order) + np.flatnonzero(held)
         origins = np.array([flow.direction.next for flow in self.flows], np.int64) - held
-        self._pieces = BufferPieces(pieces, assembly.piece_ends, origins)
+        self._parts = BufferParts(parts, assembly.part_ends, origins)
         self.stream = assembly.stream
 
     def _walk(self) -> None:
@@ -225,21 +225,21 @@ class FastPath:
             return True
         begins = np.array([flow.stream_begin for flow in self.flows], np.int64)
         for number in np.searchsorted(begins, positions[~good], side="right").tolist():
-            self._slow.add(self.flows[number - 1].connection.index)
+            self._sequential.add(self.flows[number - 1].connection.index)
         return False
 
-    def settle(self) -> None:
+    def commit_state(self) -> None:
         """Leave the state behind that the sequential engine would have left."""
-        acking = [(flow.direction, flow.begin, flow.end) for flow in self.flows] + self._quiet
+        acking = [(flow.direction, flow.begin, flow.end) for flow in self.flows] + self._ack_only
         self._acked = acknowledged(self._segments, acking)
         commit_acks(self._segments, acking, self._acked)
-        more = commit_bytes(self._segments, self.flows, self.stream, self._pieces, self._acked)
+        more = commit_bytes(self._segments, self.flows, self.stream, self._parts, self._acked)
         self.connections.partial_total += more
         touch(self.connections, self._segments)
 
     def table(self) -> FrameTable:
         """Return the frames, flow by flow."""
-        block, pieces, order = self.block, self._pieces, self._segments.order
+        block, parts, order = self.block, self._parts, self._segments.order
         counts = np.array([flow.frames for flow in self.flows], np.int64)
         stops = np.array([flow.stream_stop for flow in self.flows], np.int64)
         begins = np.array([flow.stream_begin for flow in self.flows], np.int64)
@@ -249,10 +249,10 @@ class FastPath:
         ends = np.empty_like(starts)
         ends[:-1] = starts[1:]
         ends[np.cumsum(counts)[counts > 0] - 1] = stops[counts > 0]
-        first = np.searchsorted(pieces.ends, starts, side="right")
-        last = np.searchsorted(pieces.ends, ends, side="left")
+        first = np.searchsorted(parts.ends, starts, side="right")
+        last = np.searchsorted(parts.ends, ends, side="left")
         # The packet of each piece, counted within the block; a tail came before all of them.
-        arrival = np.concatenate((order, np.full(len(self.flows), -1)))[pieces.rows]
+        arrival = np.concatenate((order, np.full(len(self.flows), -1)))[parts.rows]
         earliest, latest, released = self._arrivals(arrival, first, last)
         number = packet_ordinal(block.capture, block.number)
         in_tail = earliest < 0
@@ -268,12 +268,12 @@ class FastPath:
             side=sides[flow],
             position=starts,
             available=ends - starts,
-            start=(pieces.origins - begins)[flow] + starts,
+            start=(parts.origins - begins)[flow] + starts,
             length=ends - starts,
             packet_first=packet_first,
             packet_last=number[latest],
             time_ns=block.time_ns[latest],
-            acked=acked[pieces.rows[first]],
+            acked=acked[parts.rows[first]],
             gap=none,
             skipped=none,
             released=number[released],
@@ -282,7 +282,7 @@ class FastPath:
 
     def _arrivals(self, arrival: Longs, first: Longs, last: Longs) -> tuple[Longs, Longs, Longs]:
         """Return when the first and the last packet of each frame came, and when everything up to its end was there."""
-        if not self._mended or not len(first):
+        if not self._reordered or not len(first):
             return arrival[first], arrival[last], arrival[last]
         bounds = np.c_[first, last + 1].reshape(-1)
         padded = np.r_[arrival, 0]
@@ -290,8 +290,8 @@ class FastPath:
         latest = np.maximum.reduceat(padded, bounds)[::2]
         # Flows are kept apart by a number that grows from one to the next.
         begins = np.array([entry.stream_begin for entry in self.flows], np.int64)
-        piece_flow = np.searchsorted(begins, self._pieces.ends - 1, side="right") * (len(self.block) + 1)
-        highest = np.maximum.accumulate(arrival + piece_flow) - piece_flow
+        part_flow = np.searchsorted(begins, self._parts.ends - 1, side="right") * (len(self.block) + 1)
+        highest = np.maximum.accumulate(arrival + part_flow) - part_flow
         return earliest, latest, highest[last]
 
 
@@ -318,12 +318,12 @@ class SequentialPath:
         return table_of(frames)
 
 
-def run_block(connections: Connections, slow: SequentialPath, block: SegmentBlock) -> FrameTable:
+def run_block(connections: Connections, sequential: SequentialPath, block: SegmentBlock) -> FrameTable:
     """Take all segments of a block; return the frames that they completed."""
-    lane = FastPath(connections, block)
+    fast = FastPath(connections, block)
     # A direction that loses its place takes its connection to the slow lane after all.
-    while not lane.assemble():
+    while not fast.assemble():
         pass
-    slow.run(connections, block, lane.others())
-    lane.settle()
-    return join(lane.table(), slow.table())
+    sequential.run(connections, block, fast.remaining_segments())
+    fast.commit_state()
+    return join(fast.table(), sequential.table())

@@ -89,13 +89,13 @@ class Framer:
     bytes_skipped: int = 0
     gap_before: int = 0  #: bytes lost since the last frame
     skipped_before: int = 0  #: bytes passed over since then
-    _open: _PartialFrame | None = None
+    _partial: _PartialFrame | None = None
     _searched: int = 0
 
     @property
-    def settled(self) -> bool:
+    def in_step(self) -> bool:
         """Tell whether the next frame starts at the buffer's first byte and nothing is pending from a gap."""
-        return self.state is State.WALK and self._open is None and not self.gap_before and not self.skipped_before
+        return self.state is State.WALK and self._partial is None and not self.gap_before and not self.skipped_before
 
     @property
     def cost(self) -> int:
@@ -104,17 +104,17 @@ class Framer:
             return len(self.buffer)  # at most a header's worth of packets, see condense
         return len(self.buffer) + SEGMENT_OVERHEAD * len(self.marks)
 
-    def data(self, piece: Chunk, out: list[RawFrame]) -> None:
+    def data(self, chunk: Chunk, out: list[RawFrame]) -> None:
         """Take the next bytes in order."""
         if self.state is State.IGNORE:
             return
-        offset, data = piece.offset, piece.data
-        if self._open is not None:
-            frame = self._open
+        offset, data = chunk.offset, chunk.data
+        if self._partial is not None:
+            frame = self._partial
             taken = min(len(data), frame.end - offset)
-            frame.first = min(frame.first, piece.packet)  # it may have been held since before the gap was given up
-            if piece.packet > frame.last:
-                frame.last, frame.time_ns = piece.packet, piece.time_ns
+            frame.first = min(frame.first, chunk.packet)  # it may have been held since before the gap was given up
+            if chunk.packet > frame.last:
+                frame.last, frame.time_ns = chunk.packet, chunk.time_ns
             offset += taken
             data = data[taken:]
             if offset < frame.end:
@@ -124,7 +124,7 @@ class Framer:
                 return
         if not self.buffer:
             self.position = offset
-        self.marks.append(Mark(offset, piece.packet, piece.time_ns, piece.acked))
+        self.marks.append(Mark(offset, chunk.packet, chunk.time_ns, chunk.acked))
         self.buffer += data
         self._advance(out, final=False)
 
@@ -133,11 +133,11 @@ class Framer:
         if self.state is State.IGNORE:
             return
         start, end = gap.offset, gap.offset + gap.length
-        if self._open is None:
+        if self._partial is None:
             self._advance(out, final=True)
             self._pass_over()
-        if self._open is not None:
-            frame = self._open
+        if self._partial is not None:
+            frame = self._partial
             if end < frame.end:
                 return
             self._close(out)
@@ -150,7 +150,7 @@ class Framer:
         """Nothing more will come: give out what can be told of the rest."""
         if self.state is State.IGNORE:
             return
-        if self._open is None:
+        if self._partial is None:
             self._advance(out, final=True)
             self._pass_over()
         self._close(out)
@@ -162,7 +162,7 @@ class Framer:
         if self.state is not State.IGNORE:
             self.state = State.SEARCH
 
-    def shed(self) -> None:
+    def drop_buffer(self) -> None:
         """Let go of the bytes of an unfinished frame or search: too much is held over all connections."""
         if self.state is State.WALK:
             self._pass_over()
@@ -177,7 +177,7 @@ class Framer:
         self.marks = [
             Mark(mark.offset + offsets, mark.packet, mark.time_ns, shifted(mark.acked, acked)) for mark in self.marks
         ]
-        frame = self._open
+        frame = self._partial
         if frame is not None:
             frame.start, frame.end = frame.start + offsets, frame.end + offsets
             frame.acked = shifted(frame.acked, acked)
@@ -270,12 +270,12 @@ class Framer:
             self.state = State.SEARCH
             self._skip(1)  # a header that is legal but announces too much would be found again and again
         else:
-            self.condense()
+            self.compact_marks()
         return lost
 
     def _emit(self, out: list[RawFrame], at: int, length: int) -> None:
         start = self.position + at
-        first, last, time_ns, acked = self._carriers(start, start + length)
+        first, last, time_ns, acked = self._packets_of(start, start + length)
         data = bytes(self.buffer[at : at + length])
         out.append(
             RawFrame(start, start + length, data, 0, self.gap_before, self.skipped_before, first, last, time_ns, acked)
@@ -283,7 +283,7 @@ class Framer:
         self.frames += 1
         self.gap_before = self.skipped_before = 0
 
-    def _carriers(self, start: int, end: int) -> tuple[int, int, int, int | None]:
+    def _packets_of(self, start: int, end: int) -> tuple[int, int, int, int | None]:
         """Return first and last packet of a span, the time of the last, and what the first byte's acknowledged."""
         marks = self._marks_from(start)
         lowest, highest = marks[0], marks[0]
@@ -303,14 +303,14 @@ class Framer:
         del marks[:index]
         return marks
 
-    def condense(self) -> None:
+    def compact_marks(self) -> None:
         """Forget the packets of an unfinished frame that its row will not tell of: a frame may come byte by byte."""
         # Before its header is whole it may be no frame at all, and the next one may start in any of these packets.
         if len(self.marks) > _MARKS_KEPT and len(self.buffer) >= HEADER_SIZE:
             telling = {self.marks[0], min(self.marks, key=_packet), max(self.marks, key=_packet)}
             self.marks = sorted(telling, key=_offset)
 
-    def first_mark(self) -> tuple[int, int | None] | None:
+    def first_packet(self) -> tuple[int, int | None] | None:
         """Return the first packet of the unfinished frame, and what the one with its first byte acknowledged."""
         marks = self._marks_from(self.position)
         return (min(mark.packet for mark in marks), marks[0].acked) if marks else None
@@ -320,14 +320,14 @@ class Framer:
         if self.state is not State.WALK or len(self.buffer) < HEADER_SIZE:
             return
         end = self.position + header_check.frame_length(self.buffer)
-        first, last, time_ns, acked = self._carriers(self.position, self.position + len(self.buffer))
+        first, last, time_ns, acked = self._packets_of(self.position, self.position + len(self.buffer))
         data = bytes(self.buffer[:PREFIX_BYTES])
-        self._open = _PartialFrame(self.position, end, data, first, last, time_ns, acked)
+        self._partial = _PartialFrame(self.position, end, data, first, last, time_ns, acked)
         self.buffer.clear()
         self.marks.clear()
 
     def _close(self, out: list[RawFrame]) -> None:
-        frame = self._open
+        frame = self._partial
         if frame is None:
             return
         out.append(
@@ -347,7 +347,7 @@ class Framer:
         self.frames += 1
         self.gap_before = self.skipped_before = 0
         self.position = frame.end
-        self._open = None
+        self._partial = None
 
     def _skip(self, count: int) -> None:
         self.bytes_skipped += count

@@ -58,13 +58,13 @@ def reorder(distance: Longs, length: Longs, limit: int) -> Reordered | None:
     return Reordered(kept, int(size[~keep].sum()))
 
 
-def with_reordered(rows: Longs, counts: Longs, mended: list[tuple[int, Longs]]) -> tuple[Longs, Longs]:
+def with_reordered(rows: Longs, counts: Longs, reordered: list[tuple[int, Longs]]) -> tuple[Longs, Longs]:
     """Put the rows of mended flows, by their place among the flows, where rows in order of arrival stood."""
-    if not mended:
+    if not reordered:
         return rows, counts
     bounds, counts = np.cumsum(counts).tolist(), counts.copy()
     parts, done = [], 0
-    for flow, instead in mended:
+    for flow, instead in reordered:
         parts += [rows[done : bounds[flow] - counts[flow]], instead]
         done, counts[flow] = bounds[flow], len(instead)
     return np.concatenate([*parts, rows[done:]]), counts

@@ -61,7 +61,7 @@ class SortedSegments:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BufferPieces:
+class BufferParts:
     """What the assembled bytes are made of; see :class:`dissector.tcp.stream_buffer.Assembly`."""
 
     rows: Longs
@@ -108,10 +108,10 @@ def commit_acks(segments: SortedSegments, acking: Sequence[tuple[HalfConnection,
 
 
 def commit_bytes(
-    segments: SortedSegments, flows: Sequence[FastFlow], stream: memoryview, pieces: BufferPieces, acked: Longs
+    segments: SortedSegments, flows: Sequence[FastFlow], stream: memoryview, parts: BufferParts, acked: Longs
 ) -> int:
     """Move directions and framers on; return how many more bytes the framers hold now."""
-    marks, bounds = _marks(segments, flows, pieces, acked)
+    marks, bounds = _marks(segments, flows, parts, acked)
     more = low = 0
     for flow, high in zip(flows, bounds, strict=True):
         direction, framer = flow.direction, flow.framer
@@ -129,7 +129,7 @@ def commit_bytes(
         if left:
             buffer[:] = stream[flow.stream_stop : flow.stream_end]
             framer.marks += marks[low:high]
-            framer.condense()
+            framer.compact_marks()
         else:
             buffer.clear()
         low = high
@@ -137,28 +137,28 @@ def commit_bytes(
 
 
 def _marks(
-    segments: SortedSegments, flows: Sequence[FastFlow], pieces: BufferPieces, acked: Longs
+    segments: SortedSegments, flows: Sequence[FastFlow], parts: BufferParts, acked: Longs
 ) -> tuple[list[Mark], list[int]]:
     """Return the marks of the packets of unfinished frames, and where each flow's end in that list."""
     block = segments.block
     begins = np.array([flow.stream_begin for flow in flows], np.int64)
     stops = np.array([flow.stream_stop for flow in flows], np.int64)
     ends = np.array([flow.stream_end for flow in flows], np.int64)
-    first = np.searchsorted(pieces.ends, stops, side="right")
-    last = np.searchsorted(pieces.ends, ends, side="left")
+    first = np.searchsorted(parts.ends, stops, side="right")
+    last = np.searchsorted(parts.ends, ends, side="left")
     # What the framer held before has its marks: a tail is the first of its flow's pieces.
     some = np.flatnonzero(stops < ends)
-    first[some] += pieces.rows[first[some]] >= len(segments.order)
+    first[some] += parts.rows[first[some]] >= len(segments.order)
     counts = np.where(stops < ends, last + 1 - first, 0)
     bounds = np.cumsum(counts)
     # All pieces of all unfinished frames, one after the other.
     chosen = np.repeat(first - (bounds - counts), counts) + np.arange(int(counts.sum()))
-    rows = pieces.rows[chosen]
+    rows = parts.rows[chosen]
     index = segments.order[rows]
-    starts = np.maximum(pieces.ends[chosen] - segments.length[rows], np.repeat(stops, counts))
+    starts = np.maximum(parts.ends[chosen] - segments.length[rows], np.repeat(stops, counts))
     marks = map(
         Mark,
-        (starts + np.repeat(pieces.origins - begins, counts)).tolist(),
+        (starts + np.repeat(parts.origins - begins, counts)).tolist(),
         packet_ordinal(block.capture, block.number[index]).tolist(),
         block.time_ns[index].tolist(),
         np.maximum(acked[rows], 0).tolist(),

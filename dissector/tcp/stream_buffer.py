@@ -32,7 +32,7 @@ class Assembly:
     ends: Longs
     is_segment: Mask
     """Of each piece: whether it is a segment. If not, it is the tail of its flow."""
-    piece_ends: Longs
+    part_ends: Longs
     """Of each piece: where it ends."""
 
 
@@ -51,22 +51,22 @@ def assemble(block: SegmentBlock, chosen: Longs, counts: Longs, tails: Sequence[
     unit = int(sizes[longest])
     held = np.fromiter(map(len, tails), np.int64, len(tails))
     has_tail = held > 0
-    pieces = np.cumsum(counts + has_tail)
-    tail_pieces = (pieces - counts - 1)[has_tail]
-    is_segment = np.ones(int(pieces[-1]), bool)
-    is_segment[tail_pieces] = False
+    parts = np.cumsum(counts + has_tail)
+    tail_parts = (parts - counts - 1)[has_tail]
+    is_segment = np.ones(int(parts[-1]), bool)
+    is_segment[tail_parts] = False
     element = np.full(len(is_segment), longest)
     element[is_segment] = chosen
     copies = np.ones(len(is_segment), np.int64)
-    copies[tail_pieces] = -(-held[has_tail] // unit)
-    piece_ends = np.cumsum(sizes[element] * copies)
+    copies[tail_parts] = -(-held[has_tail] // unit)
+    part_ends = np.cumsum(sizes[element] * copies)
     slack = np.full(-(-SLACK_BYTES // unit), longest)
     stream = _taken(block, offsets, np.concatenate((np.repeat(element, copies), slack)))
     lengths = np.add.reduceat(sizes[chosen], np.cumsum(counts) - counts)
-    ends = piece_ends[pieces - 1]
-    _put_tails(stream, tails, piece_ends[tail_pieces].tolist())
+    ends = part_ends[parts - 1]
+    _put_tails(stream, tails, part_ends[tail_parts].tolist())
     stream[int(ends[-1]) :] = bytes(len(stream) - int(ends[-1]))
-    return Assembly(stream, ends - lengths - held, ends, is_segment, piece_ends)
+    return Assembly(stream, ends - lengths - held, ends, is_segment, part_ends)
 
 
 def _elements(block: SegmentBlock, chosen: Longs) -> tuple[Longs, Longs]:

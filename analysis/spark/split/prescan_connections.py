@@ -214,7 +214,7 @@ class PrescanConnections(Connections):
         source = np.frombuffer(table.stream, np.uint8)
         opcode = source[table.position + 1]
         detectors = [connection.detector for connection in table.connections]
-        settled = np.array([detector.settled for detector in detectors], bool)[table.connection]
+        settled = np.array([detector.decided for detector in detectors], bool)[table.connection]
         hello = opcode == HELLO
         chosen = hello | (~settled & IS_EVIDENCE[opcode])
         if not chosen.any():
@@ -231,7 +231,7 @@ class PrescanConnections(Connections):
             life = self.lives.get(connection.index)
             if life is not None:
                 self._list(life, side, table, index, greeting=bool(hello[index]))
-            if hello[index] or not detector.settled:
+            if hello[index] or not detector.decided:
                 detector.feed(side, table.data(index))
             if life is not None:
                 _mark(life, connection, int(table.released[index]))
@@ -251,7 +251,7 @@ class PrescanConnections(Connections):
 def _mark(life: PrescanNotes, connection: Connection, packet: int) -> None:
     """Note from where on most frames say nothing new of the dialect."""
     detector = connection.detector
-    if detector.settled and not life.settled:
+    if detector.decided and not life.settled:
         life.settled = True
         life.telling.append(DialectHint(packet, SETTLED, b""))
     elif detector.dialect is not Dialect.MEMCACHED and not (life.settled or life.weighed):

@@ -26,7 +26,7 @@ from analysis.spark.split.prescan import prescan
 from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, RecordKind
 from analysis.spark.split.shuffled import PartitionDecoder
 from analysis.spark.split.stitch import Stitcher
-from dissector.capture.split import Walked
+from dissector.capture.split import RangeScan
 from dissector.frames.schema import SCHEMA
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def read_frames(
 def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: SourceOptions) -> Plan:
     """Lay out a reading; the ranges of large files are walked over by Spark's tasks."""
 
-    def walk(stretches: Sequence[ByteRange]) -> list[Walked]:
+    def walk(stretches: Sequence[ByteRange]) -> list[RangeScan]:
         return _walk(spark, stretches)
 
     return make_plan([paths] if isinstance(paths, str) else list(paths), reading, walk)
@@ -217,7 +217,7 @@ def _partition_decoder(plan: Plan, shares: int, reading: SourceOptions) -> Calla
     return decode
 
 
-def _walk(spark: SparkSession, stretches: Sequence[ByteRange]) -> list[Walked]:
+def _walk(spark: SparkSession, stretches: Sequence[ByteRange]) -> list[RangeScan]:
     """Walk over ranges, each in a task of its own."""
     if not stretches:
         return []
@@ -233,4 +233,4 @@ def _walk(spark: SparkSession, stretches: Sequence[ByteRange]) -> list[Walked]:
     rows = map_in_arrow(_tasks(spark, len(wanted)), walk, spark_schema(_WALKED)).collect()
     by_stretch = {row["stretch"]: row for row in rows}
     found = [by_stretch[index] for index in range(len(wanted))]
-    return [Walked(row["first"], row["last"], row["packets"], row["sure"]) for row in found]
+    return [RangeScan(row["first"], row["last"], row["packets"], row["sure"]) for row in found]

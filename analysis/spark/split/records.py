@@ -200,7 +200,7 @@ def checkpoint_of(body: bytes) -> Checkpoint:
 
 def sync_state_of(direction: HalfConnection, framer: Framer) -> SyncState | None:
     """Return where a direction is in step; None: it is not."""
-    if direction.base is None or direction.ack is None or direction.held or not framer.settled:
+    if direction.base is None or direction.ack is None or direction.held or not framer.in_step:
         return None
     at = direction.next
     # A mark counts from the byte on that it is asked for, and those before the last one of these never.

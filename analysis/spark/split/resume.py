@@ -183,9 +183,9 @@ class Resumption:
         for each in sorted(self._told + turned, key=_packet):
             if each.side == WEIGHED and detector.dialect is Dialect.MEMCACHED:
                 raise UnstitchableError("the dialect is not clear")
-            if each.side == SETTLED and not detector.settled:
+            if each.side == SETTLED and not detector.decided:
                 raise UnstitchableError("the dialect is not settled")
-            if each.side >= 0 and (not detector.settled or each.data[1:2] == _HELLO):
+            if each.side >= 0 and (not detector.decided or each.data[1:2] == _HELLO):
                 detector.feed(each.side, each.data)
 
     def _sides(self, side: int) -> tuple[HalfConnection, Framer]:

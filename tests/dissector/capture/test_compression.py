@@ -158,7 +158,7 @@ def test_a_cut_loses_nothing_that_was_decoded_but_not_yet_fetched(kind: str, cut
 
 def test_gzip_holds_nothing_back_at_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its library can have taken all input and still owe output when a piece is full."""
-    monkeypatch.setattr("dissector.capture.compression._PIECE_BYTES", 512)
+    monkeypatch.setattr("dissector.capture.compression._OUTPUT_BYTES", 512)
     packets = [Packet(BASE_NS + i * 1000, noise(i, 3) * 300, 900) for i in range(100)]
     whole = SQUEEZE["gzip"](pcap_file(packets))
     for cut in range(len(whole) // 4, len(whole), 5):

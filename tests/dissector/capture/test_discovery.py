@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dissector.capture import Input, expand, order_by_time, survey
+from dissector.capture import Input, expand, find_captures, order_by_time
 from dissector.errors import InputError
 from tests.dissector.capture.test_build import BASE_NS, Packet, pcap_file, pcapng_file
 from tests.dissector.capture.test_compression import SQUEEZE
@@ -38,7 +38,7 @@ def test_a_directory_gives_its_captures_in_order_of_their_names(tmp_path: Path) 
     put(tmp_path / "empty.pcap", b"")
     put(tmp_path / "b" / "archive.tar.gz", SQUEEZE["gzip"](b"some tar file"))
     os.mkfifo(tmp_path / "pipe")
-    found = survey([str(tmp_path)])
+    found = find_captures([str(tmp_path)])
     assert sorted(each.name for each in found.inputs) == sorted(wanted)
     assert found.skipped == 4
     assert names([str(tmp_path)]) == [wanted[0], wanted[3], wanted[4], wanted[1], wanted[2]]
@@ -134,7 +134,7 @@ def test_a_dangling_link_in_a_directory_is_no_capture(tmp_path: Path) -> None:
     good = put(tmp_path / "a.pcap")
     (tmp_path / "dangling").symlink_to(tmp_path / "gone")
     (tmp_path / "loop").symlink_to(tmp_path)
-    found = survey([str(tmp_path)])
+    found = find_captures([str(tmp_path)])
     assert [each.name for each in found.inputs] == [good]
     assert found.skipped == 1
 

@@ -59,8 +59,8 @@ class Run:
                 self.position += event
             else:
                 self.packet += 1
-                piece = Chunk(self.position, event, self.packet, self.packet * 10, self.packet * 100)
-                self.framer.data(piece, self.frames)
+                chunk = Chunk(self.position, event, self.packet, self.packet * 10, self.packet * 100)
+                self.framer.data(chunk, self.frames)
                 self.position += len(event)
         return self
 
@@ -313,7 +313,7 @@ def test_a_frame_larger_than_the_limit_is_not_believed(state: State) -> None:
 def test_shedding_an_unfinished_frame_keeps_its_beginning(held: int) -> None:
     large = with_value(9000).data
     run = Run(large[:held])
-    run.framer.shed()
+    run.framer.drop_buffer()
     assert len(run.framer.buffer) == 0
     run.feed(large[held : held + 50], 100, large[held + 150 :], STREAM).finish()
     kept = min(held, PREFIX_BYTES)
@@ -326,7 +326,7 @@ def test_shedding_an_unfinished_frame_keeps_its_beginning(held: int) -> None:
 def test_shedding_less_than_a_header_changes_nothing() -> None:
     run = Run(STREAM[:10])
     run.framer.state = State.WALK
-    run.framer.shed()
+    run.framer.drop_buffer()
     assert places(run.feed(STREAM[10:]).finish()) == whole()
 
 
@@ -336,7 +336,7 @@ def test_shedding_what_is_searched_loses_it_and_goes_on(state: State) -> None:
     claim = request(0xD5 if state is State.TRIAL else 0x57, bytes(31), b"k", noise(10, 9000)).data
     run = Run(claim[:4000], state=state)
     assert len(run.framer.buffer) == 4000
-    run.framer.shed()
+    run.framer.drop_buffer()
     assert (len(run.framer.buffer), run.framer.bytes_skipped) == (0, 4000)
     run.feed(claim[4000:], STREAM)
     assert [frame.start for frame in run.finish()] == [start + len(claim) for start, _ in SPANS]
@@ -345,11 +345,11 @@ def test_shedding_what_is_searched_loses_it_and_goes_on(state: State) -> None:
 
 def test_what_is_settled() -> None:
     """Only a walk with nothing pending may be taken over by somebody else."""
-    assert not Run().framer.settled
-    assert Run(STREAM).framer.settled
-    assert Run(STREAM[:-1]).framer.settled
-    assert not Run(STREAM, 3).framer.settled
-    assert not Run(HTTP).framer.settled
+    assert not Run().framer.in_step
+    assert Run(STREAM).framer.in_step
+    assert Run(STREAM[:-1]).framer.in_step
+    assert not Run(STREAM, 3).framer.in_step
+    assert not Run(HTTP).framer.in_step
 
 
 def test_values_that_look_like_frames_are_not_frames() -> None:

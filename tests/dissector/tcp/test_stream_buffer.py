@@ -56,11 +56,11 @@ def test_every_flow_has_its_tail_and_its_segments(seed: int) -> None:
         assert bytes(found.stream[found.begins[flow] : found.ends[flow]]) == expected
         at += count
     # The pieces: each ends where the next one begins, segments as long as they are, and a tail for who has one.
-    sizes = [end - begin for begin, end in pairwise([0, *found.piece_ends.tolist()])]
+    sizes = [end - begin for begin, end in pairwise([0, *found.part_ends.tolist()])]
     kept = [size for size, is_segment in zip(sizes, found.is_segment, strict=True) if is_segment]
     assert kept == [len(payloads[index]) for index in chosen]
     assert np.count_nonzero(~found.is_segment) == sum(bool(tail) for tail in tails)
-    assert set(found.ends.tolist()) <= set(found.piece_ends.tolist())
+    assert set(found.ends.tolist()) <= set(found.part_ends.tolist())
     slack = bytes(found.stream[found.ends[-1] :])
     assert len(slack) >= SLACK_BYTES
     assert not any(slack)
@@ -69,4 +69,4 @@ def test_every_flow_has_its_tail_and_its_segments(seed: int) -> None:
 def test_nothing_to_put_together() -> None:
     found = assemble(block_of([]), np.empty(0, np.int64), np.empty(0, np.int64), [])
     assert len(found.stream) >= SLACK_BYTES
-    assert not len(found.piece_ends)
+    assert not len(found.part_ends)

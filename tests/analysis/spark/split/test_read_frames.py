@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from analysis.spark.plan import make_plan
 from analysis.spark.read_options import Mode, SourceOptions, ports_of
 from dissector.capture import CaptureReader, split
-from dissector.capture.split import WHOLE, FilePart, FilePartStream, Walked
+from dissector.capture.split import WHOLE, FilePart, FilePartStream, RangeScan
 from dissector.errors import InputError, UsageError
 from dissector.spec.model import Dialect
 from tests.support.split_archives import (
@@ -66,7 +66,7 @@ def test_a_part_is_surveyed_again_where_a_payload_looked_like_records(tmp_path: 
     paths = write([data], tmp_path)
     guesses = wrong = 0
     cut = split.ranges(len(data), 700)
-    walked = [split.survey(io.BytesIO(data), "x", data[:24], *each) for each in cut]
+    walked = [split.scan_range(io.BytesIO(data), "x", data[:24], *each) for each in cut]
     starts = record_starts(data)
     for (start, _), walk in zip(cut[1:], walked[1:], strict=True):
         guesses += 1
@@ -174,28 +174,28 @@ def test_a_record_larger_than_a_range(tmp_path: Path) -> None:
 
 def test_parts_of_a_file_need_every_walk_to_meet_the_next() -> None:
     cut = [(0, 10), (10, 20), (20, 30)]
-    good = [Walked(4, 12, 3, sure=True), Walked(12, 25, 2, sure=True), Walked(25, None, 1, sure=True)]
-    assert split.parts(b"c", cut, good, _never) == [
+    good = [RangeScan(4, 12, 3, sure=True), RangeScan(12, 25, 2, sure=True), RangeScan(25, None, 1, sure=True)]
+    assert split.parts_of(b"c", cut, good, _never) == [
         FilePart(0, 12, 0),
         FilePart(12, 25, 3, b"c"),
         FilePart(25, None, 5, b"c"),
     ]
-    unsure = [good[0], Walked(12, 25, 2, sure=False), good[2]]
-    assert split.parts(b"c", cut, unsure, _never) == [WHOLE]
-    missed = [good[0], Walked(14, 20, 1, sure=True), good[2]]
+    unsure = [good[0], RangeScan(12, 25, 2, sure=False), good[2]]
+    assert split.parts_of(b"c", cut, unsure, _never) == [WHOLE]
+    missed = [good[0], RangeScan(14, 20, 1, sure=True), good[2]]
     asked = []
 
-    def again(index: int, known: int) -> Walked:
+    def again(index: int, known: int) -> RangeScan:
         asked.append((index, known))
         return good[1]
 
-    assert split.parts(b"c", cut, missed, again) == split.parts(b"c", cut, good, _never)
+    assert split.parts_of(b"c", cut, missed, again) == split.parts_of(b"c", cut, good, _never)
     assert asked == [(1, 12)]
-    passed = [Walked(4, None, 3, sure=True), good[1], good[2]]
-    assert split.parts(b"c", cut, passed, _never) == [FilePart(0, None, 0)]
+    passed = [RangeScan(4, None, 3, sure=True), good[1], good[2]]
+    assert split.parts_of(b"c", cut, passed, _never) == [FilePart(0, None, 0)]
 
 
-def _never(index: int, known: int) -> Walked:
+def _never(index: int, known: int) -> RangeScan:
     raise AssertionError((index, known))
 
 
