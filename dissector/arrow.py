@@ -1,6 +1,6 @@
-"""Arrow arrays made out of numpy's, without the detours that would cost more than the work itself.
+"""Arrow arrays from numpy arrays and back, without copies where the bytes can be shared.
 
-Knows types, validity and spans of bytes; it must not know which columns there are.
+Knows Arrow types, validity bits and spans of bytes. Which columns there are is up to the caller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dissector.array_types import Ints, Longs, Mask
 
 
-_FEW = 16  #: no more are hashed as fast as they are looked at
+_FEW = 16  #: up to so many texts, hashing costs no more than the comparison
 _WIDTHS: dict[pa.DataType, np.dtype[Any]] = {
     pa.int16(): np.dtype(np.int16),
     pa.int32(): np.dtype(np.int32),
@@ -34,7 +34,7 @@ _WIDTHS: dict[pa.DataType, np.dtype[Any]] = {
 
 
 def take(values: pa.Array, places: NDArray[Any], valid: Mask | None = None) -> pa.Array:
-    """Return the values at these places; null where it is not valid."""
+    """Return the values at these places; null where ``valid`` is False."""
     return call_function("take", [values, _wrapped(pa.int64(), np.ascontiguousarray(places, np.int64), valid)])
 
 
@@ -47,7 +47,7 @@ def encoded(values: pa.Array) -> tuple[pa.Array, Ints]:
 
 
 def _repeats(texts: pa.Array) -> bool:
-    """Tell whether a text is there again and again: many columns are like this, and looking is cheaper than hashing."""
+    """Tell whether all texts are equal: many columns are like this, and comparing is cheaper than hashing."""
     if len(texts) < _FEW or texts.null_count:
         return False
     _, offsets, data = texts.buffers()
@@ -56,7 +56,7 @@ def _repeats(texts: pa.Array) -> bool:
     if not width or int(ends[-1]) - int(ends[0]) != width * len(texts) or (np.diff(ends) != width).any():
         return False
     letters = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].reshape(-1, width)
-    # Most that differ do so soon.
+    # Texts that differ mostly do so in the first two rows.
     return bool((letters[1] == letters[0]).all() and (letters == letters[0]).all())
 
 
@@ -71,7 +71,7 @@ def valid(column: pa.Array) -> Mask:
 
 
 def plain(column: pa.Array, otherwise: int) -> NDArray[Any]:
-    """Return numbers as numpy has them, with another number in place of null."""
+    """Return a column of numbers as a numpy array, with ``otherwise`` in place of null."""
     if not column.null_count:
         found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
         return found
@@ -83,29 +83,29 @@ def plain(column: pa.Array, otherwise: int) -> NDArray[Any]:
 
 
 def lengths(column: pa.Array) -> Longs:
-    """Return how many elements each list has; null has none."""
+    """Return the length of each list; null has length 0."""
     found: Longs = np.diff(column.offsets.to_numpy()).astype(np.int64)
     return np.where(valid(column), found, 0) if column.null_count else found
 
 
 def numeric(kind: pa.DataType, numbers: NDArray[Any], valid: Mask | None = None) -> pa.Array:
-    """Return numbers, of whatever width they are now, as an array of a type; null where they are not valid."""
+    """Return numbers of any width as an array of type ``kind``; null where they are not valid."""
     if kind == pa.bool_():
         return _wrapped(kind, np.packbits(numbers.astype(np.bool_, copy=False), bitorder="little"), valid, len(numbers))
     return _wrapped(kind, np.ascontiguousarray(numbers, _WIDTHS[kind]), valid)
 
 
 def _wrapped(kind: pa.DataType, data: NDArray[Any], valid: Mask | None, size: int | None = None) -> pa.Array:
-    """Make an array over the very bytes of numpy's."""
+    """Make an array over the bytes of a numpy array, without a copy."""
     bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(kind, len(data) if size is None else size, [bits, pa.py_buffer(data)])
 
 
 def spans(kind: pa.DataType, data: Any, start: Longs, end: Longs, places: Longs, valid: Mask | None = None) -> pa.Array:
-    """Cut spans out of ``data`` and return those at ``places``, in C.
+    """Cut spans out of ``data`` and return those at ``places``; the loop is in C.
 
-    The spans must not overlap, and have to be in the order of their bytes: they become every second element of an
-    array, and what lies between them the others. ``kind`` is ``binary`` or ``large_binary``.
+    The spans must ascend and not overlap: they become every second element of an array, and the bytes between them
+    become the others. ``kind`` is ``binary`` or ``large_binary``.
     """
     offsets = np.empty(2 * len(start) + 1, np.int32 if kind == pa.binary() else np.int64)
     offsets[0:-1:2] = start
@@ -116,12 +116,12 @@ def spans(kind: pa.DataType, data: Any, start: Longs, end: Longs, places: Longs,
 
 
 def nulls(kind: pa.DataType, size: int) -> pa.Array:
-    """Return nothing, that many times: most columns of most batches are this, so one array serves many."""
+    """Return a null array of ``size`` rows, sliced from a cached one: most columns of a batch are all null."""
     return _absent(kind, 1 << size.bit_length()).slice(0, size)
 
 
 def same(text: str, size: int) -> pa.Array:
-    """Return a text that many times; again one array serves many."""
+    """Return an array of ``size`` rows with the same text, sliced from a cached one."""
     return _repeated(text, 1 << size.bit_length()).slice(0, size)
 
 
@@ -130,7 +130,7 @@ def _absent(kind: pa.DataType, size: int) -> pa.Array:
     return pa.nulls(size, kind)
 
 
-@lru_cache(maxsize=8)  # captures have names, and there may be many
+@lru_cache(maxsize=8)  # names of captures are among the texts, and there may be many
 def _repeated(text: str, size: int) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), size)
 

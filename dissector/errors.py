@@ -1,11 +1,11 @@
-"""The one exception family for what a user can put right.
+"""Exceptions for mistakes that the user can put right: one family.
 
 Damaged *data* is never an exception: it is a value in the output (a gap, a defect, a finding).
 """
 
 
 class UprscopeError(Exception):
-    """A mistake of the caller's: ends as one clear line on stderr and exit status 2."""
+    """A mistake of the user: ends as one clear line on stderr and exit status 2."""
 
 
 class InputError(UprscopeError):

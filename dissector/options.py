@@ -1,4 +1,4 @@
-"""One reading of captures: what the user chose, and what there is to report beside the frames."""
+"""Options of a reading of captures, and the report of what was read beside the frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a reading is to do."""
+    """How captures are to be read."""
 
     limits: Limits = field(default_factory=Limits)
     ports: Ports = DEFAULT_PORTS
@@ -34,7 +34,7 @@ class ReadOptions:
 
 @dataclass(slots=True)
 class ReadReport:
-    """What became of everything that is no frame. Filled while the frames are read, complete when they are."""
+    """What became of everything that is no frame. Filled while frames are read; complete after the last one."""
 
     link: LinkCounts = field(default_factory=LinkCounts)
     damage: list[Damage] = field(default_factory=list)
@@ -61,7 +61,7 @@ class ReadReport:
             self.bytes_conflicting += direction.bytes_conflicting
 
     def losses(self) -> list[str]:
-        """Return a sentence for everything that was lost, for people."""
+        """Return a sentence for each kind of loss."""
         lines = [str(damage) for damage in self.damage]
         if self.bytes_lost:
             lines.append(f"{self.bytes_lost:,} bytes of TCP streams are not in the capture")

@@ -1,6 +1,6 @@
 """Capture files to columnar packet blocks: pcap and pcapng, plain or compressed, from files or pipes.
 
-Knows containers and compression; must not know link layers, TCP or UPR. Start at ``CaptureReader``.
+Knows containers and compression; packets are bytes here. Start at ``CaptureReader``.
 """
 
 from dissector.capture.discovery import Expansion, expand, find_captures, order_by_time

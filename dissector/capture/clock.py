@@ -1,7 +1,7 @@
 """Interface clocks: ticks of any resolution to integer nanoseconds.
 
-Knows if_tsresol and if_tsoffset of pcapng; must not know blocks or packets. Exact by integer arithmetic, rounding
-towards the past; what does not fit 64 bits (only damage makes such times) sticks to the nearest end of the range.
+Knows if_tsresol and if_tsoffset of pcapng. Exact by integer arithmetic, rounding towards the past; a time that does
+not fit 64 bits (only damage makes such times) becomes the nearest one that does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Clock:
     def ticks(self, time_ns: int) -> int:
         """Return the ticks that stand for a time: read again, they give the nearest time that is not later.
 
-        Times before the clock's first tick or behind its last become that.
+        A time before the clock's first tick or after its last becomes that tick.
         """
         since = time_ns - self.offset_seconds * NANOSECONDS
         ticks = -(-since * self._per_second // NANOSECONDS)

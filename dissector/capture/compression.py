@@ -1,8 +1,8 @@
 """Compressed files as byte streams: gzip, zstd, lz4, xz and bzip2, told apart by content.
 
-Knows how frames follow one another; the libraries are in ``decoders``. Must not know what is inside. Reads forward
-only, so pipes work, and holds one bounded piece at a time. Data that can't be decoded is damage: everything before it
-is delivered, then the stream ends. Compressed data inside compressed data is not unpacked again.
+Knows how compressed frames follow one another; the libraries are in ``decompressors``. Reads forward only, so pipes
+work, and holds a bounded amount of output at a time. Data that can't be decoded is damage: everything before it is
+delivered, then the stream ends. Compressed data inside compressed data is not unpacked again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RawStream(Protocol):
 
 
 class PlainStream:
-    """The bytes as they are, with a look ahead; never an exception for a read that fails."""
+    """Uncompressed bytes, with a look ahead; a read that fails is noted as damage, not raised."""
 
     def __init__(self, raw: RawStream, log: DamageLog) -> None:
         self._raw = raw
@@ -143,7 +143,7 @@ class DecodedStream:
         return output
 
     def _next_frame(self) -> None:
-        """Go on to the next member, frame or stream; padding and skippable frames are none."""
+        """Go on to the next member, frame or stream, past padding and skippable frames."""
         head = self._source.peek(magic.HEAD_BYTES)
         if self._kind in (Compression.ZSTD, Compression.LZ4) and magic.skippable(head):
             if not skip_frame(self._source):
@@ -172,7 +172,7 @@ def open_stream(raw: RawStream, log: DamageLog) -> PlainStream | DecodedStream:
     """Look at the first bytes and return a stream of what is inside."""
     source = PlainStream(raw, log)
     kind = magic.compression(source.peek(magic.HEAD_BYTES))
-    while kind is None and magic.skippable(source.peek(4)):  # pzstd starts so; the frame behind it tells zstd from lz4
+    while kind is None and magic.skippable(source.peek(4)):  # pzstd starts so; the next frame tells zstd from lz4
         if not skip_frame(source):
             break
         kind = magic.compression(source.peek(magic.HEAD_BYTES))

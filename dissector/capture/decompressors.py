@@ -1,7 +1,7 @@
-"""Decoders of the compression libraries, behind one interface: one object per member, frame or stream.
+"""Decompressors of the compression libraries under one interface: one object per member, frame or stream.
 
-Knows the libraries' habits (what they lose on an error, what they hold back); must not know files. A library is
-imported when its format turns up, never before.
+Knows how the libraries differ (what they lose on an error, what they hold back). A library is imported when its format
+turns up, never before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Decompressor(Protocol):
 
     @property
     def unused_data(self) -> bytes | None:
-        """Input behind the end of the frame."""
+        """Input after the end of the frame."""
         ...
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:

@@ -1,7 +1,7 @@
-"""From what the user typed to the captures to read: files, directories, patterns, standard input.
+"""Command-line arguments to the captures to read: files, directories, patterns, standard input.
 
-Knows paths and how to peek at a file's beginning; must not know packets beyond the time of the first one. Every mistake
-is an InputError of one line, before anything is read in earnest.
+Knows paths, and looks at the beginning of each file for its format and the time of its first packet. Every mistake is
+an InputError of one line, before anything else is read.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def order_by_time(inputs: Sequence[Input]) -> list[Input]:
 
 
 def _names(arg: str) -> list[str]:
-    """Expand a pattern that the shell left alone; what exists under the very name is no pattern."""
+    """Expand a pattern that the shell left alone; the name of an existing file is no pattern."""
     if not arg:
         raise InputError("an empty name is no capture")
     if os.path.lexists(arg):
@@ -98,7 +98,7 @@ def _directory(name: str) -> tuple[list[Input], int]:
             regular = path.is_file()
         except OSError as error:
             raise unusable(candidate.name, error) from error
-        if not regular:  # a dangling link, or a pipe somebody left there: opening it could wait forever
+        if not regular:  # a dangling link, or a pipe: opening that could wait forever
             others += 1
             continue
         candidate.open().close()  # what may not be read is an error, not "no capture"

@@ -1,6 +1,7 @@
 """One input that can be opened: a file, or standard input.
 
-Knows names and how to open them; must not know what is inside. Opening fails with an InputError of one clear line.
+Knows names, how to open them, and how to read standard input twice. Opening fails with an InputError of one clear
+line.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Input:
 
     @property
     def once(self) -> bool:
-        """Whether its bytes can be read only once: a pipe or a device, so nobody may peek."""
+        """Whether its bytes can be read only once: a pipe or a device, so a look ahead would lose them."""
         if self.path is None:
             return True
         try:

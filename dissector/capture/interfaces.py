@@ -1,8 +1,7 @@
 """The interfaces of a pcapng section: link type and clock of each, as arrays that packets index.
 
-Knows the Interface Description Block's body, and how the options of every block are laid out; must not know how blocks
-are framed. Files with thousands of interfaces exist (one per virtual port), so adding one costs the same whatever their
-number.
+Knows the Interface Description Block's body, and how the options of every block are laid out. Files with thousands of
+interfaces exist (one per virtual port), so adding one costs the same whatever their number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How files begin: the first bytes that tell a capture or a compressed file from anything else.
+"""Magic numbers: the first bytes that tell a capture or a compressed file from anything else.
 
-Knows magic numbers only; reads no file and unpacks nothing. File names never count: captures are renamed and
-rotated (``trace.pcap.gz.3``) and their suffixes lie.
+Judges bytes that others have read. File names never count: captures are renamed and rotated (``trace.pcap.gz.3``) and
+their suffixes lie.
 """
 
 from __future__ import annotations

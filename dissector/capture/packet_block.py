@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 SLACK_BYTES = 256
-"""Zero or further bytes behind the last packet of every buffer: headers can be gathered without a bounds check."""
+"""Bytes that can be read after the last packet of every buffer: headers can be gathered without a bounds check."""
 
 MAX_PACKET_BYTES = 256 << 20
-"""The largest record or block that is held in memory; whatever claims more is damage."""
+"""The largest record or block that is held in memory; a claim of more is damage."""
 
 
 class DamageReason(StrEnum):
@@ -112,7 +112,7 @@ class Columns:
 
     @staticmethod
     def join(parts: Sequence[Columns]) -> Columns:
-        """Put pieces of the same buffer behind one another."""
+        """Concatenate parts of the same buffer."""
         if len(parts) == 1:
             return parts[0]
         return Columns(

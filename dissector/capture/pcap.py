@@ -1,7 +1,7 @@
 """Classic pcap files: a file header, then records of a header and a packet.
 
 Knows the five magic numbers' layouts (micro- and nanoseconds, Kuznetzov's longer record header, either byte order) and
-what a believable record header looks like; must not know where the bytes come from or what is in a packet.
+what a believable record header looks like. A packet is bytes here.
 
 Only the walk from record to record is a Python loop; every column is gathered by numpy. Nothing in a record header is
 protected by a checksum, so a length is believed when its record fits into the file and, if it is larger than the file's

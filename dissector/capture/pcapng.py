@@ -1,11 +1,11 @@
 """pcapng files: sections of blocks, some of which hold a packet.
 
 Knows how blocks are framed (type, length, body, length again), which hold packets, and what a believable block looks
-like; interfaces are in ``interfaces``, clocks in ``clock``. Must not know where the bytes come from or what is in a
-packet.
+like; interfaces are in ``interfaces``, clocks in ``clock``. A packet is bytes here.
 
 Packet blocks of one kind are walked in one tight loop and gathered by numpy; every other block is a single step.
-A block whose two lengths differ, or that is too short for its kind, is damage; what lies between is searched.
+A block whose two lengths differ, or that is too short for its kind, is damage; the bytes up to the next sound block are
+searched.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class PcapngWalker:
         return True
 
     def _enormous(self, window: Window, kind: int, length: int) -> int:
-        """Pass over a block that is too large to hold, if it is one nobody needs."""
+        """Pass over a block that is too large to hold, if reading does not depend on it."""
         if kind in STRUCTURAL or (kind >= REGISTERED_KINDS and kind not in CUSTOM):
             return self._lose(window, DamageReason.BAD_BLOCK_LENGTH, f"a block of type {kind:#x} claims {length} bytes")
         position, left = window.position, window.end - window.start
@@ -259,7 +259,7 @@ class _Blocks:
         return "<" if mark == BYTE_ORDER_LITTLE else ">" if mark == BYTE_ORDER_BIG else None
 
     def collect(self, window: Window, wanted: int) -> tuple[list[int], int]:
-        """Walk over packet blocks of one kind and over blocks nobody needs; return the former, and where it stopped."""
+        """Walk over packet blocks of one kind and useless blocks; return where the former are, and where it stopped."""
         view, offset, end = window.view, window.start, window.end
         offsets: list[int] = []
         append, unpack, unpack_length = offsets.append, self._pair.unpack_from, self._single.unpack_from

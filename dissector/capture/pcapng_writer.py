@@ -1,7 +1,4 @@
-"""pcapng files: their blocks as bytes, and a writer of packets that were captured elsewhere, with comments.
-
-Must not know what is in a packet.
-"""
+"""Writing pcapng: blocks as bytes, and a writer that copies packets of other captures, with comments."""
 
 from __future__ import annotations
 

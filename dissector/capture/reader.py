@@ -1,7 +1,7 @@
 """Reading one capture: bytes in, blocks of packets out.
 
-Ties the layers together (compression, window, container) and knows none of their formats. Never seeks. The packets are
-the same for every chunk size; only how they are dealt out in blocks differs.
+Connects the layers (compression, window, container), each of which knows its own format. Never seeks. The packets are
+the same for every chunk size; only their division into blocks differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Walker(Protocol):
-    """A container format's way through its bytes."""
+    """Finds the packets of one container format in a window of bytes."""
 
     def walk(self, window: Window) -> tuple[list[Columns], int]:
         """Consume what is whole; return its packets, and how many bytes are needed to go on."""
@@ -36,7 +36,7 @@ class Walker(Protocol):
 
 
 class CaptureReader:
-    """Iterates over the blocks of one capture, once. Raises InputError at once if it is none.
+    """Iterates over the blocks of one capture, once. Raises InputError at once if the input is no capture.
 
     Closes what it opened itself when it is exhausted, closed or left as a context.
     """
@@ -93,7 +93,7 @@ class CaptureReader:
 
     @property
     def raw_position(self) -> int:
-        """Bytes of the file itself, compressed as it may be, that have been read; 0 where that cannot be told."""
+        """Bytes of the file, before decompression, that have been read; 0 where that cannot be told."""
         try:
             return self._opened.tell() if self._opened is not None and self._opened.seekable() else 0
         except OSError:

@@ -1,4 +1,4 @@
-"""Finding the way back after damage: search, try, confirm.
+"""Resynchronisation after damage: search, try, confirm.
 
 Knows that records form a chain, each saying where the next one starts; a grammar says what a believable record looks
 like. One believable header is chance, three in a row (or a chain that ends exactly with the file) are a place to read
@@ -28,7 +28,7 @@ _REJECTED = -1
 
 
 class Grammar(Protocol):
-    """What a container's records look like to somebody who has lost the thread."""
+    """What the records of a container look like, to a reader that does not know where the next one starts."""
 
     header_bytes: int
 

@@ -1,7 +1,7 @@
-"""The bytes of a capture that its reader has made sense of: for copying a file block by block.
+"""The undamaged bytes of a capture, for copying a file block by block.
 
-A pcapng file is told as stretches of whole blocks, exactly as they are; what is damaged lies between them. Of a pcap
-file the packets are what there is to copy, and its header tells the rest. Must not know what blocks are copied for.
+A pcapng file comes as runs of whole blocks, byte for byte; damage lies between the runs. Of a pcap file there are the
+packets to copy, and the file header.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packets:
-    """The packet blocks of a stretch."""
+    """The packet blocks of a run."""
 
     start: Longs
-    """Where those blocks begin in the stretch whose packets the reader hands out."""
+    """Where blocks begin in the run whose packets the reader hands out."""
     columns: Columns
-    """Their packets; offsets count from the window's start, not from the stretch's."""
+    """Their packets; offsets count from the window's start, not from the run's."""
     refused: Longs
     """Where blocks begin that contradict themselves: the reader hands out nothing for them."""
     clock: Clock | None
@@ -54,11 +54,11 @@ class SoundBlocks:
     order: str
     """Byte order of the section, as the struct module writes it."""
     packets: Packets | None = None
-    """None: the stretch is a single block that holds no packet."""
+    """None: the run is a single block that holds no packet."""
 
 
 class SoundBlockReader(CaptureReader):
-    """A reader that gives a pcapng file's stretches to ``take`` before it hands out the packets in them."""
+    """A reader that gives each run of a pcapng file's blocks to ``take`` before it hands out the packets in them."""
 
     def __init__(
         self, source: Input | RawStream, take: Callable[[SoundBlocks], None], chunk_bytes: int = COPY_CHUNK_BYTES
@@ -71,12 +71,12 @@ class SoundBlockReader(CaptureReader):
 
     @property
     def is_pcapng(self) -> bool:
-        """Whether there are stretches."""
+        """Whether the file is pcapng: only then ``take`` is called."""
         return self._sound_walker is not None
 
     @property
     def passed_over(self) -> int:
-        """Count the sound blocks that are in no stretch, because they are too large to be held."""
+        """Count the sound blocks that are in no run, because they are too large to be held."""
         return self._sound_walker.passed_over if self._sound_walker is not None else 0
 
     @property
@@ -95,7 +95,7 @@ class SoundBlockReader(CaptureReader):
 
 
 class _SoundBlockWalker(PcapngWalker):
-    """Tells what it consumes, where that is sound."""
+    """Hands on the undamaged blocks that it consumes."""
 
     def __init__(self, log: DamageLog, take: Callable[[SoundBlocks], None]) -> None:
         super().__init__(log)

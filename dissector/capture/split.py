@@ -1,12 +1,11 @@
-"""Part of a capture: a byte range whose ends are record boundaries, and the survey that finds such ranges.
+"""Parts of a capture that can be read by themselves: byte ranges between record boundaries, and how to find them.
 
 Knows how to begin in the middle of a plain pcap or pcapng file: what every reader needs from the file's beginning (the
-*context*: the file header, or section header and interfaces) is put in front of the bytes from a record on. Must not
-know where files are kept, nor what is in a packet.
+*context*: the file header, or section header and interfaces) is put in front of the bytes from a record on.
 
-A boundary found in the middle is a guess, however good: payloads may hold captures themselves. It becomes knowledge by
-induction. The first piece begins at byte 0; each walk ends at the first record at or behind its range; where the next
-piece's guess is that very record, its walk was the right one. Where it is not, that piece is surveyed again from there.
+A boundary found in the middle is a guess, however good: payloads may hold captures themselves. Induction makes it
+certain. The first range begins at byte 0; each scan ends at the first record at or after the end of its range. If the
+next range's guess is that same record, its scan was right. If not, that range is scanned again from the right record.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class SeekableStream(Protocol):
-    """What a part is read from: any file that can be read from a place on."""
+    """A file that can be read from any byte on."""
 
     def readinto(self, target: memoryview, /) -> int | None:
         """Fill a buffer as far as bytes are there; 0 is the end."""
@@ -48,33 +47,33 @@ class SeekableStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileProbe:
-    """What a look at a file's first packets tells."""
+    """What the first packets of a file tell."""
 
     splittable: bool
     """Plain pcap or pcapng: its parts can be read by themselves."""
     first_time_ns: int | None
     """Time of the first packet; None: there is none."""
     context: bytes = b""
-    """What must be known to read on from any later record."""
+    """The bytes that a reader of any later record needs in front."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeScan:
-    """What a walk over one range found; positions are bytes of the file."""
+    """What the scan of one range found; positions are bytes of the file."""
 
     first: int | None
-    """The first record at or behind the range's begin; None: there is none."""
+    """The first record at or after the range's begin; None: there is none."""
     last: int | None
-    """The first record at or behind the range's end; None: the file ends before."""
+    """The first record at or after the range's end; None: the file ends before."""
     packets: int
     """Packets of records that begin in the range."""
     sure: bool
-    """Whether a part cut here gives the very packets that reading the whole file gives."""
+    """Whether a part cut here gives the same packets as reading the whole file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A range with known ends: read by itself, it gives the packets that reading the whole file gives."""
+    """A range with known ends: read by itself, it gives the same packets as in the whole file."""
 
     begin: int = 0
     end: int | None = None
@@ -129,7 +128,7 @@ def probe_file(file: SeekableStream, name: str) -> FileProbe:
 def scan_range(
     file: SeekableStream, name: str, context: bytes, start: int, stop: int, known: int | None = None
 ) -> RangeScan:
-    """Walk over the records that begin in ``start`` to ``stop``; ``known`` is a record to begin at without a search."""
+    """Scan the records that begin in ``start`` to ``stop``; ``known`` is a record to begin at without a search."""
     first = known if known is not None else _search(file, context, start) if start else 0
     if first is None:
         return RangeScan(None, None, 0, sure=True)
@@ -147,8 +146,8 @@ def scan_range(
         if inside < len(starts):
             ends = int(starts[inside])
             break
-    # What is damaged up to the end of the file is judged alike by whoever reads up to there; what is damaged before
-    # another part may have been judged by bytes of that part.
+    # Damage in the last part is judged as in the whole file; damage before another part may have been judged by bytes
+    # of that part.
     broken = ends is not None and any(entry.offset + shift < ends for entry in reader.damage)
     fixed = len(front) if first else begins
     later = fixed is None or any(position >= fixed for position, _ in reader.structure)
@@ -161,9 +160,9 @@ def parts_of(
     scans: Sequence[RangeScan],
     again: Callable[[int, int], RangeScan],
 ) -> list[FilePart]:
-    """Return the parts of a file from the walks over its ranges, the whole file where that can't be cut for sure.
+    """Return the parts of a file from the scans of its ranges, or the whole file where a cut would not be certain.
 
-    ``again`` surveys a range, by its index, from a known record on.
+    ``again`` scans a range, by its index, from a known record on.
     """
     found: list[FilePart] = []
     expected: int | None = 0
@@ -171,7 +170,7 @@ def parts_of(
     for index, (_, stop) in enumerate(ranges):
         scan = scans[index]
         if expected is None or (index and expected >= stop):
-            continue  # the part before goes over all of it
+            continue  # the part before covers all of it
         if index and scan.first != expected:
             scan = again(index, expected)
         if not scan.sure or (index and scan.first != expected):
@@ -190,7 +189,7 @@ def ranges(size: int, split_bytes: int) -> list[tuple[int, int]]:
 
 
 class _ScanReader(CaptureReader):
-    """A reader that tells where records begin, and which blocks describe the section they are in."""
+    """A reader that knows where records begin, and which blocks describe their section."""
 
     def __init__(self, stream: SeekableStream | FilePartStream, name: str) -> None:
         self.structure: list[tuple[int, bytes]] = []
@@ -203,7 +202,7 @@ class _ScanReader(CaptureReader):
 
     @property
     def untimed(self) -> bool:
-        """Whether a packet has no time of its own: it takes that of the packet before it, maybe of another part."""
+        """Whether a packet has no time of its own: it takes the time of the packet before it, maybe of another part."""
         return self._scan_walker is not None and self._scan_walker.untimed
 
     def starts(self, block: PacketBlock) -> Longs:
@@ -211,7 +210,7 @@ class _ScanReader(CaptureReader):
         return block.offset + (self._base - self._before)
 
     def context(self, first: int) -> bytes:
-        """Return what must be known to read on from a record behind the first one."""
+        """Return the bytes that a reader of any record after the first one needs in front."""
         return self._header or b"".join(raw for position, raw in self.structure if position < first)
 
     def _block(self, columns: Columns) -> PacketBlock:
@@ -248,7 +247,7 @@ class _ScanWalker(PcapngWalker):
 
 
 def _search(file: SeekableStream, context: bytes, start: int) -> int | None:
-    """Return the next record at or behind a byte, believed because others follow it; None: there is none."""
+    """Return the next record at or after a byte, believed because others follow it; None: there is none."""
     grammar: Grammar
     if magic.container(context) is magic.Container.PCAP:
         grammar = _Records(FileHeader.parse(context))

@@ -1,7 +1,7 @@
 """The part of a byte stream that is in memory: a chunk, with the unfinished record of the last one in front.
 
-Knows buffers and positions; must not know what a record is. Every refill makes a new buffer, so that blocks handed
-out stay valid, and a buffer only grows as fast as bytes really arrive: a length field alone never allocates memory.
+Knows buffers and positions; records are up to the caller. Every refill makes a new buffer, so that blocks handed out
+stay valid, and a buffer only grows as fast as bytes arrive: a length field alone never allocates memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DISCARD_BYTES = 1 << 20
 
 
 class ByteStream(Protocol):
-    """What a window reads from: fills a buffer as far as it can, and 0 means the end."""
+    """A source of bytes for a window."""
 
     def readinto(self, target: memoryview, /) -> int:
         """Put at least one byte into the target, or return 0 at the end."""
@@ -60,7 +60,7 @@ class Window:
         return bytes(self.view[self.start : min(self.end, self.start + count)])
 
     def discard(self, count: int) -> None:
-        """Consume bytes, also such as are not in memory yet: those are thrown away unseen by the next refill."""
+        """Consume bytes; the next refill throws away those that are not in memory yet."""
         here = min(count, self.end - self.start)
         self.start += here
         self._to_discard += count - here
@@ -113,7 +113,7 @@ class Window:
 
 def gather(buffer: Bytes, offsets: Longs, layout: np.dtype[Any]) -> npt.NDArray[Any]:
     """Read one structure at each offset."""
-    # Opaque items that overlap: numpy copies each in one piece, several times as fast as rows of single bytes.
+    # Opaque items that overlap: numpy copies each at once, several times as fast as rows of single bytes.
     size = layout.itemsize
     items: npt.NDArray[Any] = np.ndarray((len(buffer) - size + 1,), np.dtype((np.void, size)), buffer, 0, (1,))
     return items[offsets].view(layout)

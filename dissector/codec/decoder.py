@@ -1,7 +1,7 @@
 """The decoder: a total function from dialect and bytes to a decoded message.
 
 It reads what the header's lengths delimit, never what the opcode implies, and reports every broken rule as a defect
-with a stable id. No bytes make it raise; no number of the protocol stands here, all come from the spec.
+with a stable id. No bytes make it raise. All numbers of the protocol come from the spec.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def decode(
 
 
 class _Reader:
-    """One frame on its way to a :class:`Decoded`; lives for one call."""
+    """Decodes one frame to a :class:`Decoded`; made for one call."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Reader:
         )
 
     def _find(self, drafted: bool, response: bool, status: int | None) -> tuple[Message | None, Shape | None]:
-        """Find the message and what is known of its form."""
+        """Find the message and the shape that its form must have."""
         header = self.header
         if drafted:
             return self._find_drafted(response)

@@ -1,8 +1,8 @@
-"""Which dialect, era and features a connection speaks, from the evidence of its frames.
+"""The dialect, era and features of a connection, from the evidence of its frames.
 
-Nothing is inferred from ports, and roles never from who connected: on the leg to a consumer the TCP server sends the
-stream requests. ``draft`` shares its opcodes with SET to INCREMENT and was never released, so it is believed only on
-positive evidence; ``upr-proto`` is never detected.
+Nothing is inferred from ports, and roles never from which side opened the connection: towards a consumer the TCP server
+sends the stream requests. ``draft`` has the opcodes of SET to INCREMENT and was never released, so it is believed only
+on positive evidence; ``upr-proto`` is never detected.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Detector:
             elif sender is Party.CONSUMER:
                 self.producer = other
             elif opcode == _ADD_STREAM:
-                self.producer = direction  # it goes to a consumer: this leg's producer side is who sends it
+                self.producer = direction  # it goes to a consumer: its sender is on the producer's side
 
     def _learn_program(self, number: int, header: Header, body: bytes) -> None:
         if header.opcode == _OPEN and header.opaque.startswith(fingerprints.GOMEMCACHED_OPEN):

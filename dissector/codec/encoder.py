@@ -91,7 +91,7 @@ def pack_frame_info(number: int, data: bytes) -> bytes:
 
 
 def pack_xattrs(pairs: Sequence[tuple[bytes, bytes]], document: bytes = b"") -> bytes:
-    """Write an xattr section and the document behind it."""
+    """Write an xattr section and the document after it."""
     section = b"".join(
         (len(name) + len(value) + 2).to_bytes(4, "big") + name + b"\0" + value + b"\0" for name, value in pairs
     )

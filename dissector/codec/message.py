@@ -131,7 +131,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One entry of the extended metadata behind a value (4.0 to 4.6)."""
+    """One entry of the extended metadata after a value (4.0 to 4.6)."""
 
     id: int
     data: bytes

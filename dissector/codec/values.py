@@ -207,7 +207,7 @@ def _reject(constant: str) -> None:
 
 
 def _is_json(data: bytes) -> bool:
-    import orjson  # noqa: PLC0415 - only who looks into documents pays for the import
+    import orjson  # noqa: PLC0415 - only readings that inspect documents pay for the import
 
     try:
         orjson.loads(data)

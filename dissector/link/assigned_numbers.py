@@ -1,7 +1,6 @@
 """Assigned numbers: link types, EtherTypes, IP protocols and tunnel ports that lead to a TCP segment.
 
-Both decoders take them from here, so that what one unwraps the other does not count as foreign. This module knows
-numbers only, no layouts.
+Both decoders take the numbers from here, so that they unwrap the same protocols. Layouts are in the decoders.
 """
 
 # https://www.tcpdump.org/linktypes.html

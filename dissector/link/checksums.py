@@ -1,7 +1,7 @@
 """The internet checksum, for one TCP segment and for columns of IPv4 headers.
 
-A checksum is a remark about a packet here, never a reason to drop it: sending hosts leave it to the network card, and
-a capture on that host sees what was there before. Knows sums only, not where headers are.
+A wrong checksum is noted, never a reason to drop a packet: sending hosts leave checksums to the network card, and a
+capture on such a host sees the packet before the card has filled them in.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""From packets to TCP segments a block at a time: numpy for the usual packets, the reference decoder for the rest.
+"""Packets to TCP segments a block at a time: numpy for the usual packets, the reference decoder for the rest.
 
 Usual means: Ethernet with up to two VLAN tags, Linux cooked, loopback or raw links; IPv4 with or without options,
-unfragmented; IPv6 without extension headers; TCP. Plain packets of other protocols are counted here too. A packet that
-is not positively recognised goes to ``reference``, one by one and in order, so both decoders agree on every packet by
-construction or by test. This module must not decide anything about a packet it does not recognise.
+unfragmented; IPv6 without extension headers; TCP. Plain packets of other protocols are counted here too. Every packet
+that is not recognised goes to ``reference``, one by one and in order, so that both decoders agree on every packet by
+construction or by test.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _UNKNOWN, _TCP, _UDP, _OTHER, _ENCRYPTED = range(5)
 
 
 def _transports(version: int) -> Bytes:
-    """Return what each IP protocol number means here; ``_UNKNOWN`` is the reference decoder's business."""
+    """Return, by IP protocol number, what the payload is; ``_UNKNOWN``: the reference decoder has to look."""
     transports = np.full(256, _OTHER, np.uint8)
     transports[[*assigned_numbers.TUNNEL_PROTOCOLS, assigned_numbers.PROTOCOL_AH]] = _UNKNOWN
     if version == 6:
@@ -77,7 +77,7 @@ _TUNNEL_PORTS = np.array(sorted(assigned_numbers.TUNNEL_PORTS), np.uint16)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Datagrams:
-    """IP packets whose payload can be read as it lies there; all arrays have one entry per packet."""
+    """IP packets whose payload is in the buffer in one run; all arrays have one entry per packet."""
 
     index: Longs
     start: Longs
@@ -143,7 +143,7 @@ class ColumnarDecoder:
         return block_of(block, buffer, parts)
 
     def _one_by_one(self, block: PacketBlock, at: Longs) -> tuple[Bytes, SegmentColumns]:
-        """Have the reference decoder do what is left."""
+        """Decode the packets at ``at`` with the reference decoder."""
         if not len(at):
             return columns_of(block, block.buffer, [])
         if self._reference is None:
@@ -162,7 +162,7 @@ class ColumnarDecoder:
         return columns_of(block, block.buffer, found)
 
     def _tcp(self, buffer: Bytes, datagrams: _Datagrams, recognised: Mask) -> SegmentColumns:
-        """Read TCP headers; count what plainly is no TCP; mark both as settled."""
+        """Read TCP headers; count packets that are certainly no TCP; mark both as recognised."""
         size = _tcp_size(datagrams)
         whole = (datagrams.captured >= 20) & (size >= 20) & (datagrams.length >= size)
         found = (datagrams.transport == _TCP) & whole

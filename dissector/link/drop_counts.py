@@ -1,7 +1,7 @@
 """What became of every packet: the reasons, and the sums kept of them.
 
 ``packets == segments + sum(dropped)`` holds at any time: a packet gives one segment or one reason. Notes are beside
-that sum: things worth knowing about packets that may still have given a segment. This module knows no headers.
+that sum: things worth knowing about packets that may still have given a segment.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LinkCounts:
             self.noted[note] += times
 
     def unsupported(self, linktype: int, packets: int = 1) -> None:
-        """Count packets of a link type nobody here can read."""
+        """Count packets of a link type that no decoder here reads."""
         self.drop(Reason.UNSUPPORTED_LINKTYPE, packets)
         self.linktypes[linktype] += packets
 

@@ -1,7 +1,7 @@
 """The buffer of IP fragments that wait for the rest of their datagram.
 
-Knows ranges of bytes, limits and packet time; it must not know IP headers. Limits hold by default, the oldest datagram
-goes first, and whatever is thrown away is counted. Of overlapping fragments the first copy wins, byte by byte.
+Knows ranges of bytes, limits and packet time; the caller reads the IP headers. Limits hold by default, the oldest
+datagram is evicted first, and evictions are counted. Of overlapping fragments the first copy wins, byte by byte.
 
 A fragment cut by the snap length covers its whole range on the wire but holds fewer bytes. The datagram still
 completes; what it yields ends at the first missing byte.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dissector.link.drop_counts import LinkCounts
 
-# What Python spends on a piece besides its bytes: without it, a flood of tiny fragments would outgrow the limit.
+# What Python spends on a part besides its bytes: without it, a flood of tiny fragments would outgrow the limit.
 FRAGMENT_OVERHEAD_BYTES = 160
 
 
@@ -56,10 +56,10 @@ class Datagram:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A datagram with holes: pieces that never overlap, in the order they came, and the ranges that they cover.
+    """A datagram with holes: parts that never overlap, in order of arrival, and the ranges that they cover.
 
-    Ranges that touch are one. A fragment over thousands of small ones is then looked at once, not once per small one
-    every time it is sent again.
+    Ranges that touch are joined. A large fragment over thousands of small ones, sent again and again, is then compared
+    with one range each time, not with thousands.
     """
 
     since_ns: int

@@ -1,7 +1,7 @@
 """From the start of a packet to its IP header, one packet at a time.
 
-Knows link layers and what lies between them and IP: VLAN tags, MPLS labels, PPPoE, PPP. It must not know IP itself
-beyond the version in its first four bits.
+Knows link layers and what lies between them and IP: VLAN tags, MPLS labels, PPPoE, PPP; of IP itself only the version
+in its first four bits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the IP packets of a whole block begin: the columnar counterpart of ``links``.
+"""Where the IP packets of a whole block begin: the columnar counterpart of ``link_layers``.
 
-Knows the usual link layers. A packet it does not recognise it leaves alone, for the reference decoder; those that
-certainly are not IP it counts. It must not know IP beyond the version in its first four bits.
+Knows the usual link layers, and of IP only the version in its first four bits. Packets that are certainly not IP are
+counted; packets that it does not recognise are left to the reference decoder.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class NetworkLayers:
     """4 or 6 where the link layer announces IP; another value where ``start`` means nothing."""
     start: Longs
     recognised: Mask
-    """True where the packet was counted as something else than IP. The caller goes on to settle the others."""
+    """True where the packet was counted as something else than IP. The caller marks the others that it recognises."""
 
 
 def find_network_layers(block: PacketBlock, counts: LinkCounts) -> NetworkLayers:
-    """Find the IP packets of a block; count what is not IP, or on a link that nobody here can read."""
+    """Find the IP packets of a block; count packets that are not IP, or of a link type that no decoder reads."""
     version = np.zeros(len(block.offset), np.uint8)
     start = np.zeros(len(block.offset), np.int64)
     recognised = np.zeros(len(block.offset), np.bool_)

@@ -1,6 +1,6 @@
 """A part of a packet while its layers are taken off, and single headers read from it with dpkt's layouts.
 
-Knows where bytes begin, where the captured ones end and where they ended on the wire; it must not know any protocol.
+Knows where bytes begin, where the captured ones end and where they ended on the wire.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Span:
         return self.data[start : max(min(start + count, self.limit), start)]
 
     def number(self, skip: int, count: int) -> int:
-        """Return a big-endian number of ``count`` bytes after ``skip``; the caller knows that they are there."""
+        """Return a big-endian number of ``count`` bytes after ``skip``, which must have been captured."""
         return int.from_bytes(self.peek(count, skip), "big")
 
 
 def header(kind: Any, span: Span) -> Any:
-    """Read one fixed header of a dpkt packet class; the caller knows that enough bytes were captured.
+    """Read one fixed header of a dpkt packet class; the caller has made sure that enough bytes were captured.
 
     dpkt decodes what follows a header as soon as it is constructed, recursing without bound and raising whatever comes
     up on cut or hostile packets. So its classes serve as layouts here, and the walk from one to the next is ours.

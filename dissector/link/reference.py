@@ -1,7 +1,7 @@
-"""From packets to TCP segments one packet at a time: the plain path, and the oracle of the columnar one.
+"""Packets to TCP segments one packet at a time: the reference decoder, and the oracle of the columnar one.
 
-Knows IP, its extension headers, fragments and tunnels, and TCP's header. It must not know about columns beyond handing
-its finds over. Every packet ends as a segment or as a counted reason; nothing in a packet makes it raise.
+Knows IP, its extension headers, fragments and tunnels, and TCP's header. Every packet ends as a segment or as a counted
+reason; nothing in a packet makes it raise.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ReferenceDecoder:
     def __init__(
         self, *, limits: FragmentLimits | None = None, verify_tcp: bool = False, counts: LinkCounts | None = None
     ) -> None:
-        """Prepare to decode; ``counts`` is where to count, if somebody else counts there too."""
+        """Prepare to decode; ``counts`` is where to count, if another decoder counts there too."""
         self.counts = counts if counts is not None else LinkCounts()
         self._fragments = FragmentBuffer(self.counts, limits)
         self._verify_tcp = verify_tcp

@@ -1,7 +1,6 @@
 """TCP segments of one packet block, as columns.
 
-The result of both decoders. Knows which columns there are and how single finds become columns; it must not know how a
-segment is found, nor what a stream makes of it.
+The result of both decoders. Knows which columns there are and how single segments become columns.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class SegmentColumns:
 def columns_of(
     block: PacketBlock, buffer: Bytes, found: Sequence[tuple[int, PacketSegment]]
 ) -> tuple[Bytes, SegmentColumns]:
-    """Turn single finds, each with its packet's index, into columns; return the buffer, longer if it has to be."""
+    """Turn single segments, each with its packet's index, into columns; return the buffer, longer if it has to be."""
     flows: dict[bytes, int] = {}
     appended: list[Bytes] = []
     end = len(buffer)

@@ -1,4 +1,4 @@
-"""What frames give away about the dialect, the release and the program at the other end; and what a frame can be."""
+"""Evidence in frames of the dialect, the release and the program that sent them; limits of a believable header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The header that every frame starts with, byte by byte, and how the framing extras behind it are packed.
+"""The header that every frame starts with, byte by byte, and how the framing extras after it are packed.
 
 All integers are big-endian. The opaque is no integer: servers copy it through as four bytes of memory.
 """

@@ -1,7 +1,7 @@
 """The vocabulary in which the protocol is written down: fields, layouts, shapes, messages.
 
 Everything here is a frozen value. A mistake in a declaration (two fields of one name, a flag that is no single
-bit, a message nobody can send) raises :class:`SpecError` when the table is imported, never when a frame is read.
+bit, a message without a sender) raises :class:`SpecError` when the table is imported, never when a frame is read.
 
 This module knows how the protocol is *described*; it holds none of the protocol's numbers. The words that it uses are
 those of :mod:`dissector.spec.vocabulary`, and can be had from here too.

@@ -24,7 +24,7 @@ def check_unique(where: str, values: Sequence[object]) -> None:
 
 
 class Dialect(StrEnum):
-    """The forms the protocol has had on the wire, and the protocol it lives in."""
+    """The forms that the protocol has had on the wire, and the memcached protocol that carries it."""
 
     DRAFT = "draft"  #: August 2013: opcodes 0x01 to 0x05 with subtypes, responses used as pushes
     PROTO = "upr-proto"  #: autumn 2013, in the source tree only: a numbering between draft and upr, never detected

@@ -1,7 +1,7 @@
 """TCP connections: which segments belong together, and what becomes of each direction's bytes.
 
-The sequential engine: one segment at a time, exact, with every limit in force. The columnar path hands it whatever is
-not plainly in order; the reference path uses nothing else.
+The sequential engine: one segment at a time, exact, with every limit in force. The fast path hands it every segment of
+a connection that is not plainly in order; the reference reader uses nothing else.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TcpSegment(NamedTuple):
 
 
 _CAPTURE_SHIFT = 40  #: bits of a packet ordinal for the number within its capture
-#: Relief goes down to this part of a limit: one step at a time would cost a look at every connection each time.
+#: Over a limit, buffers are dropped down to this fraction of it: less would mean a pass over all connections each time.
 _RELIEF = 0.75
 
 
@@ -113,12 +113,12 @@ class Connection:
 
     @property
     def ignored(self) -> bool:
-        """Tell whether both directions speak another protocol: nothing of it is looked at any more."""
+        """Tell whether both directions speak another protocol: further segments are not looked at."""
         return self.framers[0].state is State.IGNORE and self.framers[1].state is State.IGNORE
 
     @property
     def closed(self) -> bool:
-        """Tell whether nothing more is to come, or to be wanted."""
+        """Tell whether no more frames can come of it."""
         return self.reset or self.ignored or all(direction.finished for direction in self.directions)
 
 
@@ -132,7 +132,7 @@ class Connections:
     dialect: Dialect | None = None  #: taken for granted
     live: dict[bytes, tuple[Connection, int]] = field(default_factory=dict)  #: both directed keys to (connection, side)
     ended: Callable[[Connection], None] = lambda _: None
-    #: By index, the one silent longest first. A plain dict would look for its first entry past all that were removed.
+    #: By index, the least recently used first. A plain dict would search its first entry past all that were removed.
     recent: OrderedDict[int, Connection] = field(default_factory=OrderedDict)
     count: int = 0
     held_total: int = 0
@@ -173,7 +173,7 @@ class Connections:
             direction.finished = True
         if segment.flags & RST:
             connection.reset = True
-            return  # what a RST carries is a message for people, not for the stream
+            return  # the payload of a RST is a message for people, not part of the stream
         if not segment.length:
             return
         offset = direction.offset_of(offset_of_data & 0xFFFFFFFF)
@@ -212,7 +212,7 @@ class Connections:
         return self.live[segment.key]
 
     def deliver(self, connection: Connection, side: int, events: list[Chunk | Gap]) -> None:
-        """Hand ordered bytes and gaps to the framer, and its frames on."""
+        """Feed ordered bytes and gaps to the framer, and emit its frames."""
         framer = connection.framers[side]
         before = framer.cost
         frames: list[RawFrame] = []
@@ -226,7 +226,7 @@ class Connections:
             self.emit(connection, side, frame)
 
     def end(self, connection: Connection) -> None:
-        """Give out what is left of a connection and forget it."""
+        """Emit what is left of a connection and forget it."""
         for side in (0, 1):
             direction = connection.directions[side]
             self.held_total -= direction.held_cost
@@ -254,7 +254,7 @@ class Connections:
         yield from sorted(both, key=_index)
 
     def _start(self, connection: Connection, side: int) -> None:
-        """The first byte will be a header: try it there, unless bytes came before the SYN or the user knows better."""
+        """Expect a header at the first byte, unless bytes came before the SYN or the user chose the protocol."""
         framer = connection.framers[side]
         if framer.state is State.SEARCH and not framer.buffer and not framer.frames and not framer.gap_before:
             framer.state = State.TRIAL
@@ -272,7 +272,7 @@ class Connections:
         self.deliver(connection, side, events)
 
     def _relieve(self) -> None:
-        """Bring the totals well under their limits: whoever holds the most gives up first, the oldest of equals."""
+        """Bring the totals under their limits: the direction that holds most gives up first, of equals the oldest."""
         sides = [(connection, side) for connection in self.connections() for side in (0, 1)]
         if self.held_total > self.limits.out_of_order_total:
             sides.sort(key=lambda entry: -entry[0].directions[entry[1]].held_cost)
@@ -287,7 +287,7 @@ class Connections:
             for connection, side in sides:
                 framer = connection.framers[side]
                 before = framer.cost
-                # Who holds nothing has nothing to give up: its first header must not be forgotten for it.
+                # Skip directions with an empty buffer: dropping it would also reset their TRIAL state.
                 if self.partial_total <= self.limits.partial_total * _RELIEF or not before:
                     break
                 framer.drop_buffer()

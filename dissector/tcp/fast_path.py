@@ -1,7 +1,8 @@
-"""The fast lane: all flows of a block that get exactly the bytes they expect, assembled and walked together.
+"""The segments of a block by two paths: flows in plain order all at once, everything else one segment at a time.
 
-For connections whose two directions are established and in step with their framers. A flow whose packets were swapped
-or sent twice is mended where that is beyond doubt. Everything else is none of this module's business.
+The fast path is for connections whose two directions are established and whose framers are in step. Segments that were
+swapped or sent twice within the block are reordered where that is beyond doubt. Anything else sends the whole
+connection to the sequential engine for this block. Both paths give the same frames and leave the same state.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class FastPath:
     def __init__(self, connections: Connections, block: SegmentBlock) -> None:
         self.connections = connections
         self.block = block
-        self._sequential: set[int] = set()  #: indexes of connections that are not for this lane
-        self._ignored: set[int] = set()  #: flow numbers of those that nobody looks at
+        self._sequential: set[int] = set()  #: indexes of connections that the sequential path takes
+        self._ignored: set[int] = set()  #: flow numbers of connections of another protocol
         self.flows: list[FastFlow] = []
         self._ack_only: list[tuple[HalfConnection, int, int]] = []  #: directions that only acknowledge, and their rows
         self.stream = memoryview(b"")
@@ -79,7 +80,7 @@ class FastPath:
         )
 
     def _find_plain(self) -> None:
-        """Find the connections that have a direction that is not plain."""
+        """Sort out the connections that have a direction in no plain order, and reorder where that is safe."""
         block, segments = self.block, self._segments
         order, flow, first, length = segments.order, segments.flow, segments.first, segments.length
         has_data = np.logical_or.reduceat(length > 0, first).tolist()
@@ -124,7 +125,7 @@ class FastPath:
                 self._reordered[number] = (reordered.rows + begin, reordered.bytes_repeated)
 
     def remaining_segments(self) -> Longs:
-        """Return the segments that are not for this lane, in capture order."""
+        """Return the segments that the sequential path takes, in capture order."""
         taken = np.zeros(len(self.block.keys), bool)
         if not self._limit_near:
             for number, entry in enumerate(self._entries):
@@ -132,7 +133,7 @@ class FastPath:
         return np.flatnonzero(~taken[self.block.flow])
 
     def assemble(self) -> bool:
-        """Put the flows' bytes together and walk their frames; False: something is not plain, try again without it."""
+        """Put the flows' bytes together and find their frames; False: a connection was sorted out, so try again."""
         self.flows, self._ack_only = [], []
         segments = self._segments
         # Where each flow's segments with data are among all that have any.
@@ -211,7 +212,7 @@ class FastPath:
         self._starts = np.array(starts, np.int64)
 
     def _check(self) -> bool:
-        """Look at all headers at once, those of unfinished frames included; rule out who lost the place."""
+        """Check all headers at once, those of unfinished frames included; sort out connections with a bad one."""
         pending = [flow.stream_stop for flow in self.flows if flow.stream_end - flow.stream_stop >= HEADER_SIZE]
         positions = np.r_[self._starts, np.array(pending, np.int64)]
         data = np.frombuffer(self.stream, np.uint8)
@@ -229,7 +230,7 @@ class FastPath:
         return False
 
     def commit_state(self) -> None:
-        """Leave the state behind that the sequential engine would have left."""
+        """Bring connections to the state that the sequential engine would have left."""
         acking = [(flow.direction, flow.begin, flow.end) for flow in self.flows] + self._ack_only
         self._acked = acknowledged(self._segments, acking)
         commit_acks(self._segments, acking, self._acked)
@@ -251,7 +252,7 @@ class FastPath:
         ends[np.cumsum(counts)[counts > 0] - 1] = stops[counts > 0]
         first = np.searchsorted(parts.ends, starts, side="right")
         last = np.searchsorted(parts.ends, ends, side="left")
-        # The packet of each piece, counted within the block; a tail came before all of them.
+        # The packet of each part, counted within the block; a tail came before all of them.
         arrival = np.concatenate((order, np.full(len(self.flows), -1)))[parts.rows]
         earliest, latest, released = self._arrivals(arrival, first, last)
         number = packet_ordinal(block.capture, block.number)
@@ -296,7 +297,7 @@ class FastPath:
 
 
 class SequentialPath:
-    """Collects what the sequential engine emits, with the packet that released it."""
+    """Collects the frames that the sequential engine emits, each with the packet that released it."""
 
     def __init__(self) -> None:
         self.frames: list[tuple[int, Connection, int, RawFrame]] = []
@@ -319,9 +320,9 @@ class SequentialPath:
 
 
 def run_block(connections: Connections, sequential: SequentialPath, block: SegmentBlock) -> FrameTable:
-    """Take all segments of a block; return the frames that they completed."""
+    """Feed all segments of a block to the two paths; return the frames that they completed."""
     fast = FastPath(connections, block)
-    # A direction that loses its place takes its connection to the slow lane after all.
+    # A direction with a bad header moves its connection to the sequential path.
     while not fast.assemble():
         pass
     sequential.run(connections, block, fast.remaining_segments())

@@ -1,4 +1,4 @@
-"""The frames of a block as columns over one buffer, on their way from bytes to rows."""
+"""The frames of a block as columns over one buffer: the result of both TCP paths, from which rows are made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dissector.tcp.framing import RawFrame
 
 
-#: Zero bytes behind the last frame, so that headers and extras can be gathered without a look at the end.
+#: Zero bytes after the last frame, so that headers and extras can be gathered without a bounds check.
 SLACK_BYTES = 512
 NOTHING_ACKED = -1
 

@@ -4,7 +4,7 @@ A direction that is seen from its SYN on starts with a header, or is another pro
 from the middle on, or has lost its place, is searched for headers that confirm each other. A gap *inside* a frame whose
 header was read costs that frame's bytes only: its end is known, and the next frame starts there.
 
-This module knows where frames start and end. What is in them is decoded elsewhere.
+This module knows where frames start and end; ``codec`` decodes them.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Framer:
 
     @property
     def cost(self) -> int:
-        """Return the bytes held, with what the memory of their packets takes where that is not bounded by itself."""
+        """Return the bytes held, and the memory of their marks where the number of these is not bounded."""
         if self.state is State.WALK:
-            return len(self.buffer)  # at most a header's worth of packets, see condense
+            return len(self.buffer)  # at most a header's worth of marks, see compact_marks
         return len(self.buffer) + SEGMENT_OVERHEAD * len(self.marks)
 
     def data(self, chunk: Chunk, out: list[RawFrame]) -> None:
@@ -147,7 +147,7 @@ class Framer:
         self._lose_place(end - start)
 
     def finish(self, out: list[RawFrame]) -> None:
-        """Nothing more will come: give out what can be told of the rest."""
+        """Nothing more will come: emit what can be told of the rest."""
         if self.state is State.IGNORE:
             return
         if self._partial is None:
@@ -163,7 +163,7 @@ class Framer:
             self.state = State.SEARCH
 
     def drop_buffer(self) -> None:
-        """Let go of the bytes of an unfinished frame or search: too much is held over all connections."""
+        """Drop the bytes of an unfinished frame or search: too much is held over all connections."""
         if self.state is State.WALK:
             self._pass_over()
         elif self.state is not State.IGNORE:
@@ -172,7 +172,7 @@ class Framer:
             self.state = State.SEARCH  # what comes next is no longer the very first header
 
     def shift(self, offsets: int, acked: int) -> None:
-        """Count bytes from elsewhere: those of this direction, and those of the other one that packets acknowledged."""
+        """Move the origin of offsets: of this direction by ``offsets``, of acknowledged offsets by ``acked``."""
         self.position += offsets
         self.marks = [
             Mark(mark.offset + offsets, mark.packet, mark.time_ns, shifted(mark.acked, acked)) for mark in self.marks
@@ -184,7 +184,7 @@ class Framer:
 
     @property
     def searched(self) -> int | None:
-        """Return how far it was searched for a first frame; None where that has no consequences any more."""
+        """Return how many bytes were searched for a first frame; None where that has no consequences any more."""
         return None if self.frames or self.forced else self._searched
 
     def _advance(self, out: list[RawFrame], *, final: bool) -> None:
@@ -238,7 +238,7 @@ class Framer:
         return False
 
     def _cut_frame(self) -> bool:
-        """Tell whether a packet's first bytes are the header of a frame that the gap behind it cut.
+        """Tell whether a packet's first bytes are the header of a frame that the following gap cut.
 
         Where a snap length leaves little more than headers there is nothing to confirm one with; but a strictly legal
         header right at the start of a packet is no accident. Flexible magics are believed only where something
@@ -252,7 +252,7 @@ class Framer:
         return header_check.frame_length(self.buffer) > len(self.buffer)
 
     def _walk(self, out: list[RawFrame]) -> bool:
-        """Give out whole frames; return True when the place was lost and has to be searched for."""
+        """Emit whole frames; return True when a bad header makes a search for the next frame necessary."""
         buffer, size = self.buffer, len(self.buffer)
         at = 0
         lost = False
@@ -295,7 +295,7 @@ class Framer:
         return lowest.packet, highest.packet, highest.time_ns, marks[0].acked
 
     def _marks_from(self, start: int) -> list[Mark]:
-        """Forget the packets before the one with this byte: frames come in order, nobody asks for them again."""
+        """Forget the packets before the one with this byte: frames come in order, so no later one needs them."""
         marks = self.marks
         index = 0
         while index + 1 < len(marks) and marks[index + 1].offset <= start:
@@ -304,7 +304,7 @@ class Framer:
         return marks
 
     def compact_marks(self) -> None:
-        """Forget the packets of an unfinished frame that its row will not tell of: a frame may come byte by byte."""
+        """Keep only the packets of an unfinished frame that its row names: a frame may come byte by byte."""
         # Before its header is whole it may be no frame at all, and the next one may start in any of these packets.
         if len(self.marks) > _MARKS_KEPT and len(self.buffer) >= HEADER_SIZE:
             telling = {self.marks[0], min(self.marks, key=_packet), max(self.marks, key=_packet)}

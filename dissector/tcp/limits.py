@@ -1,4 +1,4 @@
-"""What may be held in memory at once. Every limit is an option, and reaching one is reported, never silent."""
+"""Limits of memory. Every limit is an option, and reaching one is reported, never silent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Limits:
     """Bounds of reassembly and framing; the defaults keep a hostile capture well under a gigabyte."""
 
     out_of_order_bytes: int = 16 * MIB
-    """Held behind a hole in one direction before the hole is given up; more than any usual TCP window."""
+    """Held after a hole in one direction before the hole is given up; more than any usual TCP window."""
     out_of_order_total: int = 64 * MIB
     """The same over all connections; the direction that holds the most gives up first."""
     connections: int = 65_536

@@ -1,4 +1,4 @@
-"""What the user says about ports: which ones are memcached whatever they look like, and which ones are not."""
+"""``--port`` and ``--decode-as``: ports whose connections are memcached whatever they look like, or never."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Ports:
         return self.rules.get(flow.destination_port, self.rules.get(flow.source_port))
 
     def forced(self, flow: Flow) -> bool:
-        """Tell whether a connection is memcached by the user's word."""
+        """Tell whether the user says that a connection is memcached."""
         return self._rule(flow) not in (None, NONE)
 
     def forbidden(self, flow: Flow) -> bool:

@@ -7,7 +7,7 @@ The six ways a segment can lie against what is expected next (``|`` is the next 
      drop       trim, take     take        hold           hold what is not there yet
 
 The first copy of a byte wins. Bytes that a snap length cut off are a hole like any other, known at once to be lost.
-This module knows sequence numbers; it must not know frames.
+This module knows sequence numbers; ``framing`` knows frames.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Held(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the offset behind the last byte."""
+        """Return the offset after the last byte."""
         return self.offset + self.length
 
 
@@ -63,7 +63,7 @@ def unwrap(number: int, near: int) -> int:
 
 
 def shifted(acked: int | None, by: int) -> int | None:
-    """Return an acknowledged offset, counted from elsewhere; like any other it is never below 0."""
+    """Return an acknowledged offset after a move of its origin; like any other it is never below 0."""
     return None if acked is None else max(acked + by, 0)
 
 
@@ -86,7 +86,7 @@ class HalfConnection:
     bytes_conflicting: int = 0  #: repeated with other content than the first copy, while that was still held
 
     def open(self, isn: int) -> None:
-        """Take a SYN: offset 0 is the byte behind it."""
+        """Take a SYN: offset 0 is the byte after it."""
         self.isn = isn
         self.base = (isn + 1) % _WRAP
 
@@ -128,19 +128,19 @@ class HalfConnection:
         return self._deliver(Held(offset, length, data, packet, time_ns, acked), [])
 
     def give_up(self) -> list[Chunk | Gap]:
-        """Give the hole in front of what is held up."""
+        """Give up the hole in front of what is held."""
         first = self.held[0]
         return self._drain([self._gap(self.next, first.offset - self.next)])
 
     def flush(self) -> list[Chunk | Gap]:
-        """Give every hole up: nothing more will come."""
+        """Give up every hole: nothing more will come."""
         out: list[Chunk | Gap] = []
         while self.held:
             out += self.give_up()
         return out
 
     def shift(self, offsets: int, acked: int) -> None:
-        """Count bytes from elsewhere: those of this direction, and those of the other one that it acknowledged."""
+        """Move the origin of offsets: of this direction by ``offsets``, of acknowledged offsets by ``acked``."""
         self.next += offsets
         self.acked += acked
         self.held = [

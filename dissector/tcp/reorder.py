@@ -1,6 +1,6 @@
-"""Flows that are not in order but mend within their block: packets swapped, or sent twice.
+"""Fast path for reordered or duplicated segments, when the block itself holds all of them.
 
-Exact as far as it goes: what it cannot put right beyond doubt is left to the sequential engine.
+Flows that cannot be put in order beyond doubt are left to the sequential engine.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def reorder(distance: Longs, length: Longs, limit: int) -> Reordered | None:
 
 
 def with_reordered(rows: Longs, counts: Longs, reordered: list[tuple[int, Longs]]) -> tuple[Longs, Longs]:
-    """Put the rows of mended flows, by their place among the flows, where rows in order of arrival stood."""
+    """Put the rows of reordered flows, by their place among the flows, where rows in order of arrival stood."""
     if not reordered:
         return rows, counts
     bounds, counts = np.cumsum(counts).tolist(), counts.copy()

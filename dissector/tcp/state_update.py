@@ -1,6 +1,6 @@
-"""What the fast lane leaves behind in connections: the same state as the sequential engine would have.
+"""Writes the results of the fast path back into connections: the state that the sequential engine would leave.
 
-Knows acknowledgements, unfinished frames and the order of last use. It must not know how frames are found.
+Knows acknowledgements, unfinished frames and the order of last use; ``fast_path`` finds the frames.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HALF = 1 << 31
 
 @dataclass(slots=True, eq=False)
 class FastFlow:
-    """A direction in the fast lane: its rows among the sorted segments, and its place in the assembled bytes."""
+    """A direction on the fast path: its rows among the sorted segments, and its place in the assembled bytes."""
 
     connection: Connection
     side: int
@@ -57,7 +57,7 @@ class SortedSegments:
     first: Longs
     """Of each flow: the place of its first segment,"""
     ends: Longs
-    """and the one behind its last."""
+    """and the one after its last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,7 @@ class BufferParts:
 def acknowledged(segments: SortedSegments, acking: Sequence[tuple[HalfConnection, int, int]]) -> Longs:
     """Return what each segment of these directions acknowledged, as an offset of the other direction.
 
-    ``acking`` has directions with the places of their first segment and behind their last one.
+    ``acking`` has directions with the places of their first segment and after their last one.
     """
     ack = segments.block.ack[segments.order].astype(np.int64)
     if not len(ack):
@@ -146,12 +146,12 @@ def _marks(
     ends = np.array([flow.stream_end for flow in flows], np.int64)
     first = np.searchsorted(parts.ends, stops, side="right")
     last = np.searchsorted(parts.ends, ends, side="left")
-    # What the framer held before has its marks: a tail is the first of its flow's pieces.
+    # What the framer held before has its marks: a tail is the first of its flow's parts.
     some = np.flatnonzero(stops < ends)
     first[some] += parts.rows[first[some]] >= len(segments.order)
     counts = np.where(stops < ends, last + 1 - first, 0)
     bounds = np.cumsum(counts)
-    # All pieces of all unfinished frames, one after the other.
+    # All parts of all unfinished frames, one after the other.
     chosen = np.repeat(first - (bounds - counts), counts) + np.arange(int(counts.sum()))
     rows = parts.rows[chosen]
     index = segments.order[rows]
@@ -167,7 +167,7 @@ def _marks(
 
 
 def touch(connections: Connections, segments: SortedSegments) -> None:
-    """Bring the connections of a block, whoever fed them, into the order of their last packets."""
+    """Bring the connections of a block, of both paths, into the order of their last packets."""
     block, live = segments.block, connections.live
     last = segments.order[segments.ends - 1]
     packets = packet_ordinal(block.capture, block.number[last]).tolist()

@@ -1,6 +1,6 @@
-"""The bytes of many flows put together in one run: of each flow what its framer still holds, then its segments.
+"""The bytes of many flows in one buffer: of each flow what its framer still holds, then its segments.
 
-Knows where each piece of the run came from. It must not know what a frame is, nor which flows may be put together.
+Knows where each part of the buffer came from; ``fast_path`` chooses the flows and finds the frames.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assembly:
-    """A run of bytes in pieces: tails, which are what flows had left over before, and segments."""
+    """A buffer in parts: tails, which are what flows had left over before, and segments."""
 
     stream: memoryview
     """All bytes, and some more at the end."""
@@ -31,9 +31,9 @@ class Assembly:
     """Of each flow: where its bytes begin."""
     ends: Longs
     is_segment: Mask
-    """Of each piece: whether it is a segment. If not, it is the tail of its flow."""
+    """Of each part: whether it is a segment. If not, it is the tail of its flow."""
     part_ends: Longs
-    """Of each piece: where it ends."""
+    """Of each part: where it ends."""
 
 
 def assemble(block: SegmentBlock, chosen: Longs, counts: Longs, tails: Sequence[bytearray]) -> Assembly:
@@ -76,7 +76,7 @@ def _elements(block: SegmentBlock, chosen: Longs) -> tuple[Longs, Longs]:
     """
     start = block.payload_offset
     end = start + block.payload_captured
-    if (start[1:] < start[:-1]).any():  # some came out of fragments, and lie behind all others
+    if (start[1:] < start[:-1]).any():  # some came out of fragments, and lie after all others
         by_start = np.argsort(start, kind="stable")
         start, end = start[by_start], end[by_start]
         place = np.empty_like(by_start)
@@ -89,11 +89,11 @@ def _elements(block: SegmentBlock, chosen: Longs) -> tuple[Longs, Longs]:
 
 
 def _taken(block: SegmentBlock, offsets: Longs, elements: Longs) -> memoryview:
-    """Copy elements one behind the other: in C, without an object for each."""
+    """Copy elements one after the other: in C, without an object for each."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block.buffer)]
     source = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
     taken = memoryview(take(source, elements).buffers()[2]).cast("B")
-    # What is fresh can be written to. Nobody promises that, though.
+    # pyarrow returns a writable buffer here, but does not document it: copy if it is read-only.
     return memoryview(bytearray(taken)) if taken.readonly else taken
 
 

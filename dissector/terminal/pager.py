@@ -1,4 +1,4 @@
-"""Long text for people goes through a pager, when a person is there and has not said otherwise."""
+"""Long text goes through a pager, if standard output is a terminal and the user has not switched it off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for long reads, only where a person is watching."""
+"""A progress bar on stderr for long reads, only on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Less is read before anybody could look.
+#: Bytes; less is read before a bar could be seen.
 SMALLEST = 64 << 20
 
 
@@ -22,7 +22,7 @@ class Measured(Protocol):
 
 @contextlib.contextmanager
 def progress(reader: Measured, *, wanted: bool) -> Iterator[Callable[[], None]]:
-    """Show how far a reader has come. Yields what is to be called now and then."""
+    """Show how far a reader has come. Yields a function that redraws the bar."""
     total = reader.bytes_total
     if not wanted or not sys.stderr.isatty() or (total is not None and total < SMALLEST):
         yield lambda: None

@@ -1,7 +1,7 @@
 """Text for terminals: styles, widths, and the escaping that keeps a capture's bytes from driving the terminal.
 
-It knows terminals and environment variables; it knows nothing of the protocol. rich is for tables and progress bars
-of long runs: it takes longer to import than ``uprscope explain`` takes to answer.
+Knows terminals and environment variables. rich is for tables and progress bars of long runs: it takes longer to import
+than ``uprscope explain`` takes to answer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _escaped(char: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Make text of our own, into which other people's may have been put, fit for one line of a terminal."""
+    """Escape what is not printable in one line of our own text, which may quote other text."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
@@ -82,7 +82,7 @@ def wants_color(choice: str, stream: IO[str], env: Mapping[str, str] | None = No
 
 
 def is_terminal(stream: IO[str]) -> bool:
-    """Tell whether a person is at the other end; a closed stream has none."""
+    """Tell whether a stream is a terminal; a closed one is not."""
     try:
         return stream.isatty()
     except ValueError:

@@ -1,4 +1,4 @@
-"""A page of text for a terminal: paragraphs, labelled facts, tables that wrap their last column. No protocol here."""
+"""A page of text for a terminal: paragraphs, labelled facts, tables that wrap their last column."""
 
 from __future__ import annotations
 
