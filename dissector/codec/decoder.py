@@ -7,12 +7,11 @@ with a stable id. No bytes make it raise. All numbers of the protocol come from 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dissector.codec import leb128, values
 from dissector.codec.framing_extras import read_frame_infos
 from dissector.codec.message import Decoded, Defect, FieldValue, Header, Value
-from dissector.codec.part_checks import check_header, check_parts, check_strays
+from dissector.codec.part_checks import check_header, check_parts, check_strays, fitting_layout, nearest_layout
 from dissector.codec.values import check_names
 from dissector.spec import draft, enums, headers, registry
 from dissector.spec.model import (
@@ -24,11 +23,7 @@ from dissector.spec.model import (
     MessageType,
     Presence,
     Shape,
-    size_of,
 )
-
-if TYPE_CHECKING:
-    from dissector.spec.model import Field
 
 _STREAM_ID_TAG, _STREAM_ID_SIZE = headers.STREAM_ID_TAG, headers.STREAM_ID_SIZE
 _OVERSTATED = draft.OVERSTATED  # E-12
@@ -245,18 +240,18 @@ class _Reader:
             # Refusals keep the success form's extras (add stream) or have none; neither is judged.
             success = spec.response(enums.SUCCESS)
             layouts = tuple(entry for entry in success.layouts if entry.extras_size) if success is not None else ()
-            layout = _fitting(layouts, extras, size, value_length)
+            layout = fitting_layout(layouts, extras, size, value_length)
             if layout is not None:
                 self.fields.extend(values.read_fields(layout.extras, extras, offset))
             return layout
         if not shape.layouts:
             return None
-        layout = _fitting(shape.layouts, extras, size, value_length)
+        layout = fitting_layout(shape.layouts, extras, size, value_length)
         if layout is None and any(entry.version is not None and entry.extras_size == size for entry in shape.layouts):
             self._unknown_version(shape.layouts, extras, size, offset)
             return None
         if layout is None:
-            layout = _fitting(registry.sibling_layouts(spec, status), extras, size, value_length)
+            layout = fitting_layout(registry.sibling_layouts(spec, status), extras, size, value_length)
             if layout is not None:
                 self.report("layout-of-other-dialect", f"{spec.name} with {size} bytes of extras: {layout.name}")
         if layout is None:
@@ -283,13 +278,7 @@ class _Reader:
             self.report("extras-unexpected", f"{spec.name} has {size} bytes")
             return
         self.report("extras-length-unknown", f"{spec.name} has {size} bytes")
-        # The longest layout that fits, else the shortest one: its leading fields are the best guess there is.
-        shorter = [entry for entry in shape.layouts if 0 < entry.extras_size <= size and entry.version is None]
-        nearest = max(shorter, key=lambda entry: entry.extras_size, default=None) or min(
-            (entry for entry in shape.layouts if entry.extras_size and entry.version is None),
-            key=lambda entry: entry.extras_size,
-            default=None,
-        )
+        nearest = nearest_layout(shape.layouts, size)
         if nearest is not None:
             self.fields.extend(values.read_fields(nearest.extras, extras, offset))
 
@@ -329,7 +318,7 @@ class _Reader:
             self.fields.extend(found)
             check_names(found, self.report)
         if kind is Body.SYSTEM_EVENT:
-            self._system_event(key, raw, offset, whole)
+            self.fields.extend(values.read_event(self.fields, key, raw, offset, self.report, whole=whole))
         if shape is not None and shape.key_role is KeyRole.PARAMETER and whole:
             values.check_control(key, raw, self.report)
         nmeta = next((entry.value for entry in self.fields if entry.name == "nmeta"), 0)
@@ -345,41 +334,3 @@ class _Reader:
             inflate_limit=self.inflate_limit,
         )
         return replace(read, length=length)
-
-    def _system_event(self, key: bytes, raw: bytes, offset: int, whole: bool) -> None:
-        numbers = {entry.name: entry.value for entry in self.fields}
-        if "event" not in numbers or "event_version" not in numbers:
-            return
-        event = registry.EVENT_BY_ID.get(numbers["event"])
-        if event is None:
-            return  # reported with the field
-        if event.key is Presence.MUST and not key:
-            self.report("key-missing", f"{event.name} has a name")
-        if event.key is Presence.MUST_NOT and key:
-            self.report("key-unexpected", f"{event.name} has {len(key)} bytes")
-        versions = dict(event.versions)
-        version = numbers["event_version"]
-        if version not in versions:
-            self.report("event-version-unknown", f"{event.name} version {version}")
-            return
-        declared: tuple[Field, ...] | None = versions[version]
-        if declared is None:
-            return
-        self.fields.extend(values.read_fields(declared, raw, offset))
-        if whole and len(raw) != size_of(declared):
-            self.report("value-length", f"{len(raw)} bytes, {event.name} version {version} has {size_of(declared)}")
-
-
-def _fitting(layouts: tuple[Layout, ...], extras: bytes, size: int, value_length: int) -> Layout | None:
-    """Return the layout of this extras length, and version where there are versions; the value's size breaks ties.
-
-    A form that is only put up with (E-22) is believed when its value fits exactly.
-    """
-    fits = [
-        layout
-        for layout in layouts
-        if layout.extras_size == size
-        and (layout.version is None or extras[-1:] == bytes([layout.version]))
-        and (layout.note is None or not layout.value or layout.version is not None or layout.value_size == value_length)
-    ]
-    return next((layout for layout in fits if layout.value_size == value_length), fits[0] if fits else None)

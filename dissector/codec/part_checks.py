@@ -1,4 +1,4 @@
-"""Checks of a frame's parts against the spec: which a message must have, and which bytes follow it without a header.
+"""Checks of a frame's parts against the spec: the layout of its extras, the parts it must have, stray bytes after it.
 
 Knows the presence rules of keys and values, the datatype and CAS a message may have, and the bytes that a wrong length
 leaves between two frames (E-02, E-03, E-14).
@@ -13,10 +13,38 @@ from dissector.spec import enums, fields, registry
 from dissector.spec.model import CasRule, Presence, size_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dissector.codec.values import DefectSink
     from dissector.spec.model import Layout, Message, Shape
 
 _LOG_ENTRY = size_of(fields.FAILOVER_ENTRY)
+
+
+def fitting_layout(layouts: Sequence[Layout], extras: bytes, size: int, value_length: int) -> Layout | None:
+    """Return the layout of this extras length, and version where there are versions; the value's size breaks ties.
+
+    A form that is only put up with (E-22) is believed when its value fits exactly.
+    """
+    fits = [
+        layout
+        for layout in layouts
+        if layout.extras_size == size
+        and (layout.version is None or extras[-1:] == bytes([layout.version]))
+        and (layout.note is None or not layout.value or layout.version is not None or layout.value_size == value_length)
+    ]
+    return next((layout for layout in fits if layout.value_size == value_length), fits[0] if fits else None)
+
+
+def nearest_layout(layouts: Sequence[Layout], size: int) -> Layout | None:
+    """Return the longest layout that fits, else the shortest one: its leading fields are the best guess there is."""
+    plain = [layout for layout in layouts if layout.extras_size and layout.version is None]
+    shorter = [layout for layout in plain if layout.extras_size <= size]
+    return max(shorter, key=_extras_size, default=None) or min(plain, key=_extras_size, default=None)
+
+
+def _extras_size(layout: Layout) -> int:
+    return layout.extras_size
 
 
 def check_parts(shape: Shape, layout: Layout | None, key: int, value: int, report: DefectSink) -> None:

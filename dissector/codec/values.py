@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from dissector.codec.message import FieldValue, Metadata, Record, Value
 from dissector.spec import enums, fields, registry, value_kinds
-from dissector.spec.model import Body, Enumeration, Flags, size_of
+from dissector.spec.model import Body, Enumeration, Flags, Presence, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dissector.spec.model import Field
 
@@ -252,6 +252,33 @@ def _cache_records(raw: bytes, offset: int, report: DefectSink) -> tuple[Record,
         records.append(Record(values, raw[position + head : key_end], raw[key_end:value_end]))
         position = value_end
     return tuple(records)
+
+
+def read_event(
+    extras: Sequence[FieldValue], key: bytes, raw: bytes, offset: int, report: DefectSink, *, whole: bool
+) -> tuple[FieldValue, ...]:
+    """Read the value of a system event, which its extras name; report a key or a value that the event cannot have."""
+    numbers = {entry.name: entry.value for entry in extras}
+    if "event" not in numbers or "event_version" not in numbers:
+        return ()
+    event = registry.EVENT_BY_ID.get(numbers["event"])
+    if event is None:
+        return ()  # reported with the field
+    if event.key is Presence.MUST and not key:
+        report("key-missing", f"{event.name} has a name")
+    if event.key is Presence.MUST_NOT and key:
+        report("key-unexpected", f"{event.name} has {len(key)} bytes")
+    versions = dict(event.versions)
+    version = numbers["event_version"]
+    if version not in versions:
+        report("event-version-unknown", f"{event.name} version {version}")
+        return ()
+    declared = versions[version]
+    if declared is None:
+        return ()
+    if whole and len(raw) != size_of(declared):
+        report("value-length", f"{len(raw)} bytes, {event.name} version {version} has {size_of(declared)}")
+    return read_fields(declared, raw, offset)
 
 
 def _metadata(block: bytes, report: DefectSink) -> tuple[Metadata, ...]:
