@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from dissector.tcp import header_check
+from dissector.tcp import header_check, packet_marks
 from dissector.tcp.header_check import HEADER_SIZE
 from dissector.tcp.limits import SEGMENT_OVERHEAD
+from dissector.tcp.packet_marks import Mark
 from dissector.tcp.reassembly import shifted
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: What is kept of a frame that is not held whole: header, framing extras, extras and key.
 PREFIX_BYTES = HEADER_SIZE + 255 + 255 + 256
-#: Packets of one unfinished frame that are remembered before those that say nothing new are forgotten.
-_MARKS_KEPT = 8
 
 
 class State(Enum):
@@ -51,15 +49,6 @@ class RawFrame(NamedTuple):
     packet_last: int
     time_ns: int  #: of the last packet
     acked: int | None  #: by the packet of the first byte
-
-
-class Mark(NamedTuple):
-    """The packet that bytes from an offset on came in."""
-
-    offset: int
-    packet: int
-    time_ns: int
-    acked: int | None
 
 
 @dataclass(slots=True)
@@ -275,7 +264,7 @@ class Framer:
 
     def _emit(self, out: list[RawFrame], at: int, length: int) -> None:
         start = self.position + at
-        first, last, time_ns, acked = self._packets_of(start, start + length)
+        first, last, time_ns, acked = packet_marks.packets_of(self.marks, start, start + length)
         data = bytes(self.buffer[at : at + length])
         out.append(
             RawFrame(start, start + length, data, 0, self.gap_before, self.skipped_before, first, last, time_ns, acked)
@@ -283,44 +272,24 @@ class Framer:
         self.frames += 1
         self.gap_before = self.skipped_before = 0
 
-    def _packets_of(self, start: int, end: int) -> tuple[int, int, int, int | None]:
-        """Return first and last packet of a span, the time of the last, and what the first byte's acknowledged."""
-        marks = self._marks_from(start)
-        lowest, highest = marks[0], marks[0]
-        for mark in islice(marks, 1, None):
-            if mark.offset >= end:
-                break
-            lowest = min(lowest, mark, key=_packet)
-            highest = max(highest, mark, key=_packet)
-        return lowest.packet, highest.packet, highest.time_ns, marks[0].acked
-
-    def _marks_from(self, start: int) -> list[Mark]:
-        """Forget the packets before the one with this byte: frames come in order, so no later one needs them."""
-        marks = self.marks
-        index = 0
-        while index + 1 < len(marks) and marks[index + 1].offset <= start:
-            index += 1
-        del marks[:index]
-        return marks
-
     def compact_marks(self) -> None:
         """Keep only the packets of an unfinished frame that its row names: a frame may come byte by byte."""
         # Before its header is whole it may be no frame at all, and the next one may start in any of these packets.
-        if len(self.marks) > _MARKS_KEPT and len(self.buffer) >= HEADER_SIZE:
-            telling = {self.marks[0], min(self.marks, key=_packet), max(self.marks, key=_packet)}
-            self.marks = sorted(telling, key=_offset)
+        if len(self.buffer) >= HEADER_SIZE:
+            self.marks = packet_marks.compacted(self.marks)
 
     def first_packet(self) -> tuple[int, int | None] | None:
         """Return the first packet of the unfinished frame, and what the one with its first byte acknowledged."""
-        marks = self._marks_from(self.position)
-        return (min(mark.packet for mark in marks), marks[0].acked) if marks else None
+        packet_marks.forget_before(self.marks, self.position)
+        return (min(mark.packet for mark in self.marks), self.marks[0].acked) if self.marks else None
 
     def _pass_over(self) -> None:
         """Go on with a frame whose header was read without holding all of it."""
         if self.state is not State.WALK or len(self.buffer) < HEADER_SIZE:
             return
         end = self.position + header_check.frame_length(self.buffer)
-        first, last, time_ns, acked = self._packets_of(self.position, self.position + len(self.buffer))
+        held = self.position + len(self.buffer)
+        first, last, time_ns, acked = packet_marks.packets_of(self.marks, self.position, held)
         data = bytes(self.buffer[:PREFIX_BYTES])
         self._partial = _PartialFrame(self.position, end, data, first, last, time_ns, acked)
         self.buffer.clear()
@@ -358,14 +327,8 @@ class Framer:
         del self.buffer[:count]
         self.position += count
         if self.buffer:
-            self._marks_from(self.position)  # or a search through small packets would remember all of them
+            packet_marks.forget_before(
+                self.marks, self.position
+            )  # or a search through small packets would remember all of them
         else:
             self.marks.clear()
-
-
-def _packet(mark: Mark) -> int:
-    return mark.packet
-
-
-def _offset(mark: Mark) -> int:
-    return mark.offset

@@ -12,7 +12,7 @@ import numpy as np
 
 from dissector.link.segment_block import FIN
 from dissector.tcp.connections import Connection, packet_ordinal
-from dissector.tcp.framing import Mark
+from dissector.tcp.packet_marks import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from dissector.tcp.connections import Connection, TcpSegment
-    from dissector.tcp.framing import Framer, Mark
+    from dissector.tcp.framing import Framer
+    from dissector.tcp.packet_marks import Mark
     from dissector.tcp.reassembly import HalfConnection
 
 #: Where offsets of a scout's own connections begin: far from 0, where acknowledgements of older bytes would end, and a
