@@ -273,7 +273,7 @@ def test_mutations_never_raise_and_chunks_still_make_no_difference(
 
 
 @given(st.binary(max_size=2000), st.sampled_from(SIZES))
-def test_arbitrary_bytes_behind_a_header_never_raise(tail: bytes, size: int) -> None:
+def test_arbitrary_bytes_after_a_header_never_raise(tail: bytes, size: int) -> None:
     data = pcap_header() + tail
     outcome = read_all(data, size)
     assert outcome == read_all(data)

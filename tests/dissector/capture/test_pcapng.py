@@ -249,7 +249,7 @@ def test_mutations_never_raise_and_chunks_still_make_no_difference(
 
 
 @given(st.binary(max_size=1000), st.sampled_from(SIZES))
-def test_arbitrary_bytes_behind_a_section_never_raise(tail: bytes, size: int) -> None:
+def test_arbitrary_bytes_after_a_section_never_raise(tail: bytes, size: int) -> None:
     data = section() + interface() + tail
     assert read_all(data, size) == read_all(data, 1 << 22)
 
@@ -402,7 +402,7 @@ class Mostly:
 
 
 @pytest.mark.parametrize("kind", [4, 10, 0xBAD, 0x40000BAD])
-def test_an_enormous_block_nobody_needs_is_passed_over_without_holding_it(kind: int) -> None:
+def test_an_enormous_block_of_no_use_is_passed_over_without_holding_it(kind: int) -> None:
     length = 300 << 20
     before = section() + interface() + epb(b"a", MICRO, 1) + struct.pack("<II", kind, length)
     after = struct.pack("<I", length) + epb(b"b", MICRO, 1)

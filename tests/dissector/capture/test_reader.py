@@ -152,7 +152,7 @@ def test_buffers_are_never_shared_and_end_in_slack() -> None:
     assert not last.buffer[int((last.offset + last.captured).max()) :].any()
 
 
-def test_slack_behind_the_end_is_zero_whatever_the_memory_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slack_after_the_end_is_zero_whatever_the_memory_held(monkeypatch: pytest.MonkeyPatch) -> None:
     clean = Window._allocate
 
     def dirty(size: int, carried: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

@@ -159,7 +159,7 @@ class TestKeys:
         assert decoded.defect_ids() == ("collection-id-invalid",)
         assert decoded.document_key == key
 
-    def test_nothing_behind_the_collection_id(self) -> None:
+    def test_nothing_after_the_collection_id(self) -> None:
         assert self.decode(b"\x08").defect_ids() == ("key-empty",)
 
     @pytest.mark.parametrize(("collections", "length"), [(False, 250), (True, 251)])

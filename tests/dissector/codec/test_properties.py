@@ -171,7 +171,7 @@ def test_plausible_frames(
     rest: bytes,
     collections: bool,
 ) -> None:
-    """Frames with a true magic and nearly the right length reach every branch behind the header."""
+    """Frames with a true magic and nearly the right length reach every branch after the header."""
     small = bytes([head[0] & 3, head[1] & 31, head[2] & 63, head[3] & 7, head[4] & 3, head[5]])
     length = max(len(body) + surplus, 0)
     check_total(dialect, bytes([magic, opcode]) + small + length.to_bytes(4, "big") + rest + body, collections, True)

@@ -1,7 +1,7 @@
 """The example packets of the protocol's own documents, byte for byte.
 
 ``stated`` is what each document's breakdown says. Where a document contradicts its own bytes, the tables below say
-which of its statements the bytes overrule and which lie behind the end that the header announces: they are written
+which of its statements the bytes overrule and which lie after the end that the header announces: they are written
 from the errata, not from the decoder's output.
 """
 
@@ -30,7 +30,7 @@ OVERRULED: dict[str, dict[str, int]] = {
     "004-06": {"opcode": 0x5D, "opaque": 5},
 }
 _LOG = {f"vb_{part}{entry}" for part in ("uuid", "seqno") for entry in ("", "_2", "_3", "_4")}
-#: Statements about bytes that lie behind the frame's end.
+#: Statements about bytes that lie after the frame's end.
 BEYOND: dict[str, set[str]] = {
     "000-11": _LOG,
     "003-04": _LOG,

@@ -146,7 +146,7 @@ def test_usual_foreign_packets_do_not_take_the_slow_path(name: str, monkeypatch:
     assert decoder.counts.dropped == {reason: 1}
 
 
-def test_the_link_type_nobody_reads_is_named() -> None:
+def test_an_unsupported_link_type_is_named() -> None:
     _, counts = both([make_block([Packet(105, b"x"), Packet(127, b""), Packet(105, b"y")])])
     assert counts.linktypes == {105: 2, 127: 1}
     assert counts.as_dict() == {

@@ -62,7 +62,7 @@ def test_a_datagram_goes_on_in_the_next_block() -> None:
     assert two.payload(0) == LONG
 
 
-def test_reassembled_payloads_stand_behind_the_packets() -> None:
+def test_reassembled_payloads_stand_after_the_packets() -> None:
     plain = Packet(1, bytes(ether() / v4() / tcp()))
     block = make_block([plain, *(Packet(1, data) for data in pieces4()), plain])
     (segments,), _ = both([block])

@@ -144,7 +144,7 @@ def test_the_side_that_opened_is_known_without_its_syn(start: int) -> None:
     assert run.ended[0].key == talking.ends.key(CLIENT)
 
 
-def test_a_syn_behind_its_answer() -> None:
+def test_a_syn_after_its_answer() -> None:
     talking = talk()
     run = Run(move(talking.packets, 0, 1))
     assert run.table.live[talking.ends.key(CLIENT)][0].framers[CLIENT].state is State.WALK
@@ -256,7 +256,7 @@ def test_a_flood_of_half_open_connections() -> None:
 
 
 def test_out_of_order_bytes_of_one_direction() -> None:
-    """The second packet is lost: what comes behind it is held up to the limit, then the hole is given up."""
+    """The second packet is lost: what comes after it is held up to the limit, then the hole is given up."""
     frames = [mutation(1, 2, seqno, b"key", bytes(100)) for seqno in range(60)]
     size = len(frames[0].data)
     talking = Conversation().open().send(SERVER, *frames, mss=size)
@@ -265,7 +265,7 @@ def test_out_of_order_bytes_of_one_direction() -> None:
     for packet in drop(talking.packets, 4):
         run.feed([packet])
         assert run.table.held_total <= limit
-    # Ten segments fit, the eleventh is one too many; behind the gap all is in order again.
+    # Ten segments fit, the eleventh is one too many; after the gap all is in order again.
     assert run.table.given_up == {"out_of_order_bytes": 1}
     assert run.finish() == [found for found in spans(talking) if found[2] != size]
     assert [frame.gap for _, _, frame in run.frames] == [0, size] + [0] * 57

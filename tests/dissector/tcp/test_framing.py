@@ -84,7 +84,7 @@ def whole(spans: list[tuple[int, int]] = SPANS, text: bytes = STREAM) -> list[tu
 
 @pytest.mark.parametrize("state", [State.TRIAL, State.SEARCH])
 @pytest.mark.parametrize("size", [1, 2, 7, 23, 24, 25, len(STREAM)])
-def test_any_pieces_give_the_same_frames(state: State, size: int) -> None:
+def test_any_chunks_give_the_same_frames(state: State, size: int) -> None:
     run = Run(*(STREAM[at : at + size] for at in range(0, len(STREAM), size)), state=state)
     assert places(run.finish()) == whole()
     for frame in run.frames:
@@ -172,7 +172,7 @@ def test_a_start_in_the_middle_finds_every_whole_frame() -> None:
 
 @st.composite
 def broken_streams(draw: st.DrawFn) -> tuple[list[Event], list[Event]]:
-    """Draw a stream of frames with gaps, once in large pieces and once cut at will."""
+    """Draw a stream of frames with gaps, once in large chunks and once cut at will."""
     picked = draw(st.lists(st.sampled_from(MESSAGES), min_size=1, max_size=12))
     text = b"".join(message.data for message in picked)
     cuts = draw(st.lists(st.tuples(st.integers(0, len(text)), st.integers(1, 80)), max_size=4))
@@ -194,7 +194,7 @@ def broken_streams(draw: st.DrawFn) -> tuple[list[Event], list[Event]]:
 
 
 @given(broken_streams(), st.sampled_from([State.TRIAL, State.SEARCH]))
-def test_pieces_do_not_matter_around_gaps(streams: tuple[list[Event], list[Event]], state: State) -> None:
+def test_chunks_do_not_matter_around_gaps(streams: tuple[list[Event], list[Event]], state: State) -> None:
     large, small = (Run(*(event for event in events if event), state=state) for events in streams)
     assert places(large.finish()) == places(small.finish())
     assert large.framer.bytes_skipped == small.framer.bytes_skipped
@@ -212,7 +212,7 @@ def test_a_snap_length_leaves_headers_at_the_start_of_packets() -> None:
         assert run.spans == expected
 
 
-@pytest.mark.parametrize("before", [[], [STREAM, 100]], ids=["at the start", "behind a gap"])
+@pytest.mark.parametrize("before", [[], [STREAM, 100]], ids=["at the start", "after a gap"])
 def test_a_cut_header_at_the_start_of_a_packet_is_believed_unconfirmed(before: list[Event]) -> None:
     frame = MESSAGES[6].data
     run = Run(*before, frame[:40], len(frame) - 40, state=State.SEARCH)
@@ -222,7 +222,7 @@ def test_a_cut_header_at_the_start_of_a_packet_is_believed_unconfirmed(before: l
 
 
 def test_the_end_of_a_frame_is_known_through_a_gap() -> None:
-    """What follows need not be confirmed, nor even be legal; but behind a gap that goes further it must."""
+    """What follows need not be confirmed, nor even be legal; but after a gap that goes further it must."""
     frame, odd = MESSAGES[3].data, request(0xD5, bytes(50)).data
     for lost in (10, len(frame) - 30):  # the gap ends in the frame, or with it
         run = Run(frame[:30], lost, frame[30 + lost :] + odd)
@@ -268,17 +268,17 @@ def test_a_forced_port_is_searched_whatever_it_starts_with() -> None:
 
 def test_a_search_ends_where_its_limit_does() -> None:
     limits = Limits(search_bytes=10_000)
-    pieces = [RANDOM[at : at + 1000] for at in range(0, 12_000, 1000)]
-    assert Run(*pieces[:10], STREAM, state=State.SEARCH, limits=limits).finish()
-    assert Run(*pieces, STREAM, state=State.SEARCH, limits=limits).finish() == []
-    assert Run(*pieces, STREAM, state=State.SEARCH, limits=limits, forced=True).finish()
+    chunks = [RANDOM[at : at + 1000] for at in range(0, 12_000, 1000)]
+    assert Run(*chunks[:10], STREAM, state=State.SEARCH, limits=limits).finish()
+    assert Run(*chunks, STREAM, state=State.SEARCH, limits=limits).finish() == []
+    assert Run(*chunks, STREAM, state=State.SEARCH, limits=limits, forced=True).finish()
     # Where frames have been seen it is memcached, and the search goes on for ever.
-    assert len(Run(STREAM, 7, *pieces, STREAM, state=State.SEARCH, limits=limits).finish()) == 2 * len(MESSAGES)
+    assert len(Run(STREAM, 7, *chunks, STREAM, state=State.SEARCH, limits=limits).finish()) == 2 * len(MESSAGES)
 
 
 @pytest.mark.parametrize("opcode", [0xD5, 0x53])
 def test_a_broken_first_frame_is_believed_with_its_successor(opcode: int) -> None:
-    """An unknown opcode, or extras of a size that nobody knows, at the start of a connection seen from its SYN on."""
+    """An unknown opcode, or extras of an unknown size, at the start of a connection seen from its SYN on."""
     first = request(opcode, bytes(50)).data
     assert not Run(first).frames  # it has to wait for the next header
     assert len(Run(first + STREAM).frames) == 1 + len(MESSAGES)
@@ -343,8 +343,8 @@ def test_shedding_what_is_searched_loses_it_and_goes_on(state: State) -> None:
     assert run.frames[0].skipped == len(claim)
 
 
-def test_what_is_settled() -> None:
-    """Only a walk with nothing pending may be taken over by somebody else."""
+def test_what_is_in_step() -> None:
+    """Only a walk with nothing pending may be taken over by the fast path."""
     assert not Run().framer.in_step
     assert Run(STREAM).framer.in_step
     assert Run(STREAM[:-1]).framer.in_step

@@ -170,7 +170,7 @@ def test_fewer_headers_wait_until_nothing_more_comes(count: int) -> None:
 
 def test_before_a_gap_a_frame_has_to_be_whole_or_confirmed() -> None:
     one, two = stream_answer(1).data, mutation(3, 4, 5, b"key", b"v" * 40).data
-    assert not find_frame(NOISE + two[:-1], 0, final=True).found  # cut, and nobody confirms it
+    assert not find_frame(NOISE + two[:-1], 0, final=True).found  # cut, and nothing confirms it
     assert find_frame(NOISE + one + two[:-1], 0, final=True) == Search(True, len(NOISE))
     assert find_frame(NOISE + one + two[:3], 0, final=True) == Search(True, len(NOISE))
     assert not find_frame(NOISE + one + b"\x47", 0, final=True).found  # what follows is no header

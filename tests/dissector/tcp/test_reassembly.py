@@ -76,7 +76,7 @@ CASES = [
         conflicting=2,
     ),
     # Holes fill in any order.
-    Case("filled from behind", [(2, b"c"), (1, b"b"), (0, b"a")], [(0, b"a"), (1, b"b"), (2, b"c")]),
+    Case("filled from the end", [(2, b"c"), (1, b"b"), (0, b"a")], [(0, b"a"), (1, b"b"), (2, b"c")]),
     Case(
         "filled in the middle",
         [(3, b"d"), (1, b"b"), (2, b"c"), (0, b"a")],
@@ -117,7 +117,7 @@ def test_cases(case: Case) -> None:
     assert direction.bytes_delivered == sum(len(what) for _, what in out if isinstance(what, bytes))
 
 
-def test_a_piece_names_its_packet() -> None:
+def test_a_chunk_names_its_packet() -> None:
     direction = HalfConnection()
     assert direction.feed(2, 2, b"cd", 7, 70, 11) == []
     assert direction.feed(0, 3, b"abc", 8, 80, 12) == [Chunk(0, b"ab", 8, 80, 12), Chunk(2, b"cd", 7, 70, 11)]

@@ -55,7 +55,7 @@ def test_every_flow_has_its_tail_and_its_segments(seed: int) -> None:
         expected = bytes(tails[flow]) + b"".join(payloads[index] for index in chosen[at : at + count])
         assert bytes(found.stream[found.begins[flow] : found.ends[flow]]) == expected
         at += count
-    # The pieces: each ends where the next one begins, segments as long as they are, and a tail for who has one.
+    # The parts: each ends where the next one begins, segments as long as they are, and a tail where a flow has one.
     sizes = [end - begin for begin, end in pairwise([0, *found.part_ends.tolist()])]
     kept = [size for size, is_segment in zip(sizes, found.is_segment, strict=True) if is_segment]
     assert kept == [len(payloads[index]) for index in chosen]
