@@ -327,8 +327,7 @@ class Framer:
         del self.buffer[:count]
         self.position += count
         if self.buffer:
-            packet_marks.forget_before(
-                self.marks, self.position
-            )  # or a search through small packets would remember all of them
+            # Otherwise a search through small packets would remember all of them.
+            packet_marks.forget_before(self.marks, self.position)
         else:
             self.marks.clear()
