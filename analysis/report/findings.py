@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from analysis.check import text_report as plain_text
-from analysis.report.table import Column, Table
+from analysis.report.table import Column, PageTable
 from analysis.rules import RULE_BY_ID
 from dissector.terminal.style import Terminal, safe_text
 
@@ -33,7 +33,7 @@ class ShownFinding:
     about: Sequence[str]  #: what the rule demands, where that is written, bugs of this kind
     sentence: str
     echoes: str
-    evidence: Table
+    evidence: PageTable
     transcript: Sequence[str]
     display_filter: str
     capture: str
@@ -103,7 +103,7 @@ def _echoes(finding: Finding) -> str:
     return f" {finding.echoes:,} more like it {goes} back to the same cause."
 
 
-def _evidence(finding: Finding, data: ReportData) -> Table:
+def _evidence(finding: Finding, data: ReportData) -> PageTable:
     number = data.transcripts[finding.id][0].numbering.numbers.get(finding.connection)
     parts = [f"connection {number} ({finding.connection})" if number else f"connection {finding.connection}"]
     if finding.vbucket is not None:
@@ -111,7 +111,7 @@ def _evidence(finding: Finding, data: ReportData) -> Table:
         parts.append(f"vbucket {finding.vbucket}{stream}")
     columns = [Column("what it is"), Column("frame", right=True), Column("packets"), Column("time, UTC")]
     rows = [_row(frame) for frame in finding.frames]
-    return Table(f"frames-{finding.id}", f"Frames that prove it: {', '.join(parts)}", columns, rows, fixed=True)
+    return PageTable(f"frames-{finding.id}", f"Frames that prove it: {', '.join(parts)}", columns, rows, fixed=True)
 
 
 def _row(frame: FrameRef) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.check.totals import Totals
-from analysis.report.table import Cell, Column, Table, without_empty_columns
+from analysis.report.table import Cell, Column, PageTable, without_empty_columns
 from analysis.rules.model import REASONS
 from dissector.display.table import CONNECTION_TABLE, STREAM_TABLE
 from dissector.terminal.style import safe_text
@@ -45,7 +45,7 @@ class Verdict:
 class Listing:
     """A table of connections or streams, and what has no place in it."""
 
-    table: Table
+    table: PageTable
     notes: Sequence[str]
     contradictions: Sequence[str] = ()
 
@@ -56,7 +56,7 @@ class Quality:
 
     losses: Sequence[str]
     packets: Pairs  #: counts; empty where frames were read from Parquet
-    undecided: Table | None  #: None: the findings were given, nothing was checked
+    undecided: PageTable | None  #: None: the findings were given, nothing was checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def verdict(data: ReportData) -> Verdict:
     return Verdict(said, worst.value if worst is not None else "good")
 
 
-def rules(data: ReportData) -> Table:
+def rules(data: ReportData) -> PageTable:
     """Return a table of all rules with their verdicts."""
     rule_of = {rule.id: rule for rule in data.rules}
     counts = Counter(finding.rule for finding in data.inspection.findings)
@@ -109,7 +109,7 @@ def rules(data: ReportData) -> Table:
         *(Column("violated", right=True), Column("findings", right=True), Column("undecided", wrap=True)),
         Column("what must hold", wrap=True),
     )
-    return without_empty_columns(Table("rules-table", "Rules", columns, rows), _ALWAYS)
+    return without_empty_columns(PageTable("rules-table", "Rules", columns, rows), _ALWAYS)
 
 
 def connections(data: ReportData) -> Listing | None:
@@ -131,10 +131,10 @@ def streams(data: ReportData) -> Listing | None:
     return Listing(table, _more(len(data.streams), "streams", "uprscope connections --streams"))
 
 
-def _table(name: str, caption: str, columns: Sequence[TextColumn], rows: Sequence[Row]) -> Table:
+def _table(name: str, caption: str, columns: Sequence[TextColumn], rows: Sequence[Row]) -> PageTable:
     cells = [[_cut(column.show(row)) for column in columns] for row in rows[:MOST_ROWS]]
     headings = [Column(column.heading, column.right) for column in columns]
-    return without_empty_columns(Table(name, caption, headings, cells))
+    return without_empty_columns(PageTable(name, caption, headings, cells))
 
 
 def _cut(shown: str) -> str:
@@ -162,7 +162,7 @@ def quality(data: ReportData) -> Quality:
     return Quality([*report.losses(), *data.notes], packets, None if data.findings_given else _undecided(data))
 
 
-def _undecided(data: ReportData) -> Table:
+def _undecided(data: ReportData) -> PageTable:
     reasons: dict[str, list[tuple[str, int]]] = {}
     for tally in data.inspection.tallies:
         for reason, number in tally.unknown.items():
@@ -180,7 +180,7 @@ def _undecided(data: ReportData) -> Table:
         *(Column("reason"), Column("what it means", wrap=True)),
         *(Column("cases", right=True), Column("rules", wrap=True)),
     )
-    return Table("undecided-table", "Undecided", columns, rows)
+    return PageTable("undecided-table", "Undecided", columns, rows)
 
 
 def made(data: ReportData, provenance: Pairs) -> Made:

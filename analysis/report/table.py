@@ -33,7 +33,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """A table, which the script makes sortable and filterable unless it is fixed."""
 
     id: str
@@ -47,8 +47,8 @@ class Table:
         return zip(self.columns, row, strict=True)
 
 
-def without_empty_columns(table: Table, always: int = 0) -> Table:
+def without_empty_columns(table: PageTable, always: int = 0) -> PageTable:
     """Return a table without the columns that are empty in every row; the first ``always`` columns stay."""
     used = [at for at in range(len(table.columns)) if at < always or any(row[at] for row in table.rows)]
     columns = [table.columns[at] for at in used]
-    return Table(table.id, table.caption, columns, [[row[at] for at in used] for row in table.rows], table.fixed)
+    return PageTable(table.id, table.caption, columns, [[row[at] for at in used] for row in table.rows], table.fixed)
