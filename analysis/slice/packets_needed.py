@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from analysis.context import kinds
 from dissector.frames.reader import FrameReader
+from dissector.tcp.connections import packet_ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,11 +44,6 @@ _FURTHEST = 256  #: packets that are gone back for one in which a frame begins
 END = 1 << 62
 
 Ends = tuple[str, int, str, int]  #: addresses and ports of one direction
-
-
-def place(capture: int, packet: int) -> int:
-    """Return where a packet is, as one number that orders."""
-    return capture << 40 | packet
 
 
 class Run(NamedTuple):
@@ -174,8 +170,9 @@ class _ProofReader:
 
     def _places(self, batch: pa.RecordBatch, capture: str, packet: str) -> Longs:
         encoded = batch.column(capture).dictionary_encode()
-        index = np.array([self._captures[name] for name in encoded.dictionary.to_pylist()], np.int64)
-        found: Longs = index[encoded.indices.to_numpy(zero_copy_only=False)] << 40 | batch.column(packet).to_numpy()
+        firsts = [packet_ordinal(self._captures[name], 0) for name in encoded.dictionary.to_pylist()]
+        found: Longs = np.array(firsts, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+        found += batch.column(packet).to_numpy()
         return found
 
     def _set_up(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:

@@ -16,22 +16,22 @@ import numpy as np
 
 from analysis.check.inspection import inspect
 from analysis.check.selection import Selection
-from analysis.slice.packets_needed import PacketChoice, PacketsNeeded, place
 from dissector.capture import CaptureReader, Input
 from dissector.capture.pcapng_writer import PcapngWriter
 from dissector.link.columnar import ColumnarDecoder
 from dissector.link.flow_key import flow_of, reverse_key
-from dissector.tcp.connections import connection_id
+from dissector.link.segment_block import ACK, SYN
+from dissector.tcp.connections import connection_id, packet_ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from analysis.check.findings import Finding
     from analysis.rules import Rule
+    from analysis.slice.packets_needed import PacketChoice, PacketsNeeded
     from dissector.capture import PacketBlock
     from dissector.options import ReadOptions
 
-_SYN, _ACK = 0x02, 0x10
 _HANDSHAKE = 3  #: packets that a connection begins with
 
 
@@ -77,12 +77,12 @@ def copy(inputs: Sequence[Input], needs: PacketsNeeded, choice: PacketChoice, wr
     """Copy the packets of a choice; ``inputs`` in the order in which they are read."""
     chooser = _Chooser(needs, choice)
     for index, each in enumerate(inputs):
-        if place(index, 0) > chooser.end:
+        if packet_ordinal(index, 0) > chooser.end:
             return
         decoder = ColumnarDecoder()
         with CaptureReader(each, index) as reader:
             for block in reader:
-                if place(index, block.first_number) > chooser.end:
+                if packet_ordinal(index, block.first_number) > chooser.end:
                     return
                 for at, comment in chooser.chosen(block, index, decoder):
                     writer.write(block, at, comment)
@@ -107,7 +107,7 @@ class _Chooser:
         if not wanted.any():
             return
         rows = np.flatnonzero(wanted[segments.flow])
-        places = segments.number[rows] + place(index, 0)
+        places = segments.number[rows] + packet_ordinal(index, 0)
         flows = segments.flow[rows]
         kept = np.zeros(len(rows), bool)
         for run in self._runs:
@@ -118,7 +118,7 @@ class _Chooser:
         beginnings = [self._beginning(key) if self._asked(key) else None for key in segments.keys]
         unsettled = np.array([each is not None and not each.settled for each in beginnings], bool)
         notes: dict[int, str] = {}
-        for at in np.flatnonzero(kept | unsettled[flows] | (segments.flags[rows] & _SYN != 0)).tolist():
+        for at in np.flatnonzero(kept | unsettled[flows] | (segments.flags[rows] & SYN != 0)).tolist():
             row, beginning = rows[at], beginnings[flows[at]]
             flags, time_ns, where = int(segments.flags[row]), int(segments.time_ns[row]), int(places[at])
             if beginning is None or not beginning.inside(segments.keys[flows[at]], flags, time_ns, where):
@@ -158,11 +158,11 @@ class _Beginning:
         """Take note of a packet; tell whether it belongs to the connection."""
         if not self._seen and connection_id(key, time_ns) not in self._connections:
             return False
-        if flags & (_SYN | _ACK) == _SYN and where > self._proven:
+        if flags & (SYN | ACK) == SYN and where > self._proven:
             self._over = True
         self._seen += 1
         self.first = self._seen <= _HANDSHAKE or key not in self._sides
-        self.comment = "handshake" if flags & _SYN else "the connection begins" if self.first else ""
+        self.comment = "handshake" if flags & SYN else "the connection begins" if self.first else ""
         self._sides.add(key)
         return not self._over
 
