@@ -15,8 +15,7 @@ from analysis.check.checker import Checker
 from analysis.check.findings import Tally
 from analysis.check.inspection import Inspection
 from analysis.check.selection import Selection
-from analysis.check.transcript import NEIGHBOURS, Transcript
-from analysis.plots.excerpt import each
+from analysis.check.transcript import NEIGHBOURS, Transcript, around_each
 from analysis.plots.figure_set import FigureSet
 from analysis.rules import RULES
 from dissector.frames.batch import FrameBatch
@@ -98,7 +97,7 @@ def collect(
         again = source.open(None)
         advance = watch(again) if watch is not None else None
         batches = _advancing(again, advance)
-        found.told = each(batches, found.shown, NEIGHBOURS, NEIGHBOURS, rings=found.given)
+        found.told = around_each(batches, found.shown, NEIGHBOURS, NEIGHBOURS, rings=found.given)
     return found
 
 

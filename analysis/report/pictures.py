@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from analysis.check.transcript import around_each
 from analysis.plots import theme
-from analysis.plots.excerpt import each
 from analysis.plots.figure import FigureContext
 from analysis.plots.ladder import Ladder
 from analysis.report.html import Html, data_url, element
@@ -47,7 +47,7 @@ def ladders(found: ReportData, captures: str) -> dict[str, Html]:
     findings = list(chosen.values())
     if not findings:
         return {}
-    told = each(found.source.open(None), findings, _BEFORE, _BEHIND, rings=found.given)
+    told = around_each(found.source.open(None), findings, _BEFORE, _BEHIND, rings=found.given)
     drawn = {}
     for transcript, finding in told.values():
         ladder = Ladder(transcript, transcript.of(finding), finding)
