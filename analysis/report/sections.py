@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from analysis.check.totals import Totals
+from analysis.check.text_report import CheckSummary
 from analysis.report.html import Heading, Html, element, joined, table, text
 from analysis.rules.model import REASONS
 from dissector.display.table import CONNECTION_TABLE, STREAM_TABLE
@@ -40,7 +40,7 @@ def verdict(found: ReportData) -> Html:
         listed = ", ".join(f"{number:,} {name}" for name, number in by.items())
         said = f"The archive has {len(findings):,} findings ({listed})." if findings else "The archive has no findings."
     else:
-        said = Totals(found.inspection, found.rules, found.selection).closing()
+        said = CheckSummary(found.inspection, found.rules, found.selection).closing()
     return element("p", said, class_=f"verdict {worst.value if worst is not None else 'good'}")
 
 
