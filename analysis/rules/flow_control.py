@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.context.flow_control.consumer import LATE_NS
-from analysis.context.flow_control.producer import QUIET_NS, SHARE
+from analysis.context.flow_control.producer import KEPT_PART, QUIET_NS
 from analysis.context.flow_control.rows import DRIFTS, LIMIT, LOST, ONE_SIDED, UNOPENED
 from analysis.rules.expressions import col
 from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
@@ -120,7 +120,7 @@ RULES: tuple[Rule, ...] = (
         (
             Check(
                 "rests",
-                (col.leftover * SHARE < col.window) | (col.drift > 0),
+                (col.leftover * KEPT_PART < col.window) | (col.drift > 0),
                 "{leftover} bytes of a window of {window} are never given back, though the producer rests for "
                 "{quiet_s} s",
                 when=col.quiet_ns > QUIET_NS,

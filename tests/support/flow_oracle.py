@@ -1,4 +1,4 @@
-"""Flow control message by message: slow, obvious, and all of a connection at once. The oracle of the context's sums."""
+"""Flow control of a connection, message by message: slow and obvious. The oracle of the context's sums."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Row = dict[str, Any]
 SECOND = 1_000_000_000
 NEVER = 1 << 62
 HEADER = 24
-EARLY = "upr"
+UPR = "upr"
 DRIFTS = (2, 3, 8, 1)  # bytes by which a prepare, a stream end with a stream id, a V2.1 marker, a mutation was off
 NOOP, CONTROL, ACK, OPEN = 0x5C, 0x5E, 0x5D, 0x50
 STREAM_END, MARKER, MUTATION, PREPARE = 0x55, 0x56, 0x57, 0x60
 
 
 @dataclass
-class Books:
-    """What is expected; messages are named by their offset."""
+class FlowRows:
+    """The rows that a connection must give; messages are named by their offset."""
 
     sent: dict[int, tuple[int, ...]] = field(default_factory=dict)  # outstanding, unacked, window, full, doubt
     acks: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -84,9 +84,9 @@ def lossy(row: Row) -> bool:
     return bool(row["gap"] > 0 or row["skipped"] > 0 or row["missing"] > 0)
 
 
-def books(rows: list[Row]) -> Books:
-    """Return the books of one connection; ``rows`` are its frames in the order of the capture."""
-    found = Books()
+def flow_rows(rows: list[Row]) -> FlowRows:
+    """Return the rows of one connection; ``rows`` are its frames in the order of the capture."""
+    found = FlowRows()
     connection = Connection(rows)
     acks = [row for row in connection.consuming if row["opcode"] == ACK and not row["response"]]
     _send(connection, acks, found, _receive(connection, acks, found))
@@ -94,7 +94,7 @@ def books(rows: list[Row]) -> Books:
 
 
 def _drift(row: Row) -> int:
-    """Which of the messages that were once miscounted it is, from 0."""
+    """Return which of the miscounted messages it is, from 0; -1: none."""
     if row["opcode"] == PREPARE:
         return 0
     if row["opcode"] == STREAM_END and row["stream_id"] is not None:
@@ -109,8 +109,8 @@ def _amount(ack: Row) -> int:
 
 
 @dataclass
-class Rest:
-    """A producer at rest."""
+class IdlePoint:
+    """A pause of the producer."""
 
     low: int
     window: int
@@ -120,7 +120,7 @@ class Rest:
 
 @dataclass
 class Received:
-    """What the consumer has given back in the end."""
+    """What the consumer has acked in the end."""
 
     position: int
     window: int
@@ -129,9 +129,9 @@ class Received:
     left: list[tuple[int, list[int]]]
 
 
-def _send(connection: Connection, acks: list[Row], found: Books, received: Received) -> None:
+def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Received) -> None:
     """Go through the producer's messages as it sent them."""
-    rests: list[Rest] = []
+    rests: list[IdlePoint] = []
     changes, known = list(connection.changes), 0
     window, unacked, least, top, largest = -1, 0, 0, -1, 0
     freed = changed = latest = 0
@@ -173,8 +173,8 @@ def _send(connection: Connection, acks: list[Row], found: Books, received: Recei
             quiet = row["time_ns"] - max(last["time_ns"], changed) if last is not None else 0
             if quiet > 10 * SECOND and not doubt and least < window:
                 guilty = acks[known - 1] if known else last
-                rests.append(Rest(least, window, quiet, guilty["start_offset"] if guilty else -1))
-            early = row["dialect"] == EARLY
+                rests.append(IdlePoint(least, window, quiet, guilty["start_offset"] if guilty else -1))
+            early = row["dialect"] == UPR
             largest = max(largest, size) if early else largest
             full = window + (largest if early else 0) + slack
             found.sent[row["start_offset"]] = (least, unacked, window, full, doubt)
@@ -238,7 +238,7 @@ def _miscount(left: int, there: list[Row], received: Received, producer: list[Ro
     return 0, 0
 
 
-def _receive(connection: Connection, acks: list[Row], found: Books) -> Received:
+def _receive(connection: Connection, acks: list[Row], found: FlowRows) -> Received:
     """Go through the acks as the consumer sent them."""
     messages = [row for row in connection.sending if counts(row)]
     noops = [row["end_offset"] for row in connection.sending if row["opcode"] == NOOP and not row["response"]]
