@@ -34,7 +34,7 @@ UNKNOWN = tuple(
     )
 )
 _BEHIND_ANOTHER = (col.marker_end >= 0) & ~col.oso_since_marker
-_IN_FLIGHT = Unknown("one-sided", col.unheard)
+_IN_FLIGHT = Unknown("one-sided", col.peer_not_captured)
 _HEARD = (_IN_FLIGHT, Unknown("gap", col.connection_gap > 0))
 
 
@@ -171,7 +171,7 @@ RULES: tuple[Rule, ...] = (
             ),
             Check(
                 "ends",
-                col.due <= 0,
+                col.unconfirmed_markers <= 0,
                 "the takeover is over, and the snapshot {marker_start} to {marker_end} was never confirmed",
                 when=col.marker_type.has(_ACK) & col.end_reason.equals(0) & col.flags.has(_TAKEOVER),
                 unknown=(*_HEARD, LOST_SINCE_BEGIN),
@@ -181,7 +181,7 @@ RULES: tuple[Rule, ...] = (
                 name="missing",
             ),
             Check(
-                "exchanges",
+                "requests",
                 col.answered.equals(1),
                 "nobody confirms the snapshot",
                 when=col.opcode.equals(kinds.SNAPSHOT_MARKER),
@@ -190,9 +190,9 @@ RULES: tuple[Rule, ...] = (
             ),
             Check(
                 "answers",
-                ~col.again.true(),
+                ~col.repeated.true(),
                 "a snapshot is confirmed that was confirmed before, or asked for no confirmation",
-                when=col.opcode.equals(kinds.SNAPSHOT_MARKER) & col.status.equals(0) & ~col.early.true(),
+                when=col.opcode.equals(kinds.SNAPSHOT_MARKER) & col.status.equals(0) & ~col.is_upr.true(),
                 unknown=UNKNOWN,
                 name="twice",
             ),

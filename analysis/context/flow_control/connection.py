@@ -46,8 +46,8 @@ class FlowTables:
     """The tables to be."""
 
     def __init__(self) -> None:
-        self.sent = RowBuffer(("window", "full", "outstanding", "unacked", "root", "doubt"), ("ack",))
-        self.stalls = RowBuffer(("outstanding", "window", "waited_ns", "waited_s", "root", "doubt"), ("last",))
+        self.sent = RowBuffer(("window", "full", "outstanding", "unacked", "root", "unknown"), ("ack",))
+        self.stalls = RowBuffer(("outstanding", "window", "waited_ns", "waited_s", "root", "unknown"), ("last",))
         self.acks = RowBuffer(
             (
                 *(
@@ -62,12 +62,12 @@ class FlowTables:
                     "latency_ns",
                     "latency_s",
                 ),
-                *("over_root", "late_root", "zero_root", "unwanted_root", "doubt"),
+                *("over_root", "late_root", "zero_root", "unwanted_root", "unknown"),
             ),
             ("oldest",),
         )
         self.rests = RowBuffer(
-            ("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "doubt"), ("last",)
+            ("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "unknown"), ("last",)
         )
 
 
@@ -236,7 +236,7 @@ class ConnectionFlow:
             quiet_s=quiet // SECOND_NS,
             drift=drift,
             drift_count=count,
-            doubt=doubt,
+            unknown=doubt,
         )
 
     def _trim(self) -> None:

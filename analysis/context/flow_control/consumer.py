@@ -174,7 +174,7 @@ class ConsumerFlow:
             late_root=self._run("late", acks, latency > LATE_NS, (latency > 0) & (latency <= LATE_NS)),
             zero_root=0 if given.all() else self._root("zero", acks, (given == 0) & ~malformed),
             unwanted_root=0 if wanted.all() else self._root("unwanted", acks, ~wanted & sure),
-            doubt=doubt,
+            unknown=doubt,
         )
         self._noops = self._noops[int(noops[-1]) - self._noops_before :]
         self._noops_before = int(noops[-1])

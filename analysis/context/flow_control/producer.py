@@ -199,7 +199,7 @@ class ProducerFlow:
             outstanding=least.before,
             unacked=everything.before,
             root=root,
-            doubt=doubt,
+            unknown=doubt,
         )
         if known is not None:
             self.full(frames, acks[:, : len(first)], first, least, doubt)
@@ -266,7 +266,7 @@ class ProducerFlow:
             waited_ns=waited,
             waited_s=waited // SECOND_NS,
             root=last[ORDINAL],
-            doubt=doubt if isinstance(doubt, int) else doubt[np.minimum(first[chosen], len(doubt) - 1)],
+            unknown=doubt if isinstance(doubt, int) else doubt[np.minimum(first[chosen], len(doubt) - 1)],
         )
 
     def still_full(self, end_ns: int, doubt: int) -> None:
@@ -281,7 +281,7 @@ class ProducerFlow:
                 waited_ns=waited,
                 waited_s=waited // SECOND_NS,
                 root=int(self.last[ORDINAL, 0]),
-                doubt=doubt,
+                unknown=doubt,
             )
 
     def lower(self, low: int) -> None:

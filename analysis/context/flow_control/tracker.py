@@ -82,7 +82,7 @@ class FlowControl:
     def tables(self) -> dict[str, list[Table]]:
         """Give out what has been settled since the last time."""
         piles = self._piles
-        made = {"sent": piles.sent, "stalls": piles.stalls, "acks": piles.acks, "rests": piles.rests}
+        made = {"sent": piles.sent, "stalls": piles.stalls, "acks": piles.acks, "idle_producers": piles.rests}
         return {name: [table] for name, pile in made.items() if (table := pile.table()) is not None}
 
     def _grow(self, room: int) -> None:

@@ -289,13 +289,13 @@ class SetupReader:
             opcode=row["opcode"],
             status=or_else(row["status"]),
             pairing=3,
-            early=int(early),
+            is_upr=int(early),
             data=1,
-            settling=int(settling),
+            closing_or_takeover=int(settling),
             unknown=unknown,
             to_stream=int(key is not None),
             opaque=opaque,
-            again=int((1 - ref.side, row["opcode"], opaque) in talk.answered),
+            repeated=int((1 - ref.side, row["opcode"], opaque) in talk.answered),
         )
 
     def _heard(self, talk: ConnectionState, side: int, before: int) -> int:

@@ -48,30 +48,30 @@ class RequestTracker:
         self._refused: OrderedDict[int, None] = OrderedDict()  #: ordinals of stream ends with another stream's opaque
         self.answers = Records(
             (
-                *("opcode", "status", "pairing", "early", "draft", "data", "unknown", "settling"),
-                *("latency_ns", "to_stream", "opaque", "again"),
+                *("opcode", "status", "pairing", "is_upr", "draft", "data", "unknown", "closing_or_takeover"),
+                *("latency_ns", "to_stream", "opaque", "repeated"),
             ),
             ("request",),
         )
-        self.exchanges = Records(
+        self.requests = Records(
             ("opcode", "answered", "latency_ns", "seconds", "unknown", "patient", "opaque"), ("answer",)
         )
-        self.begins = Records(
+        self.stream_starts = Records(
             (
                 *("live", "shared", "reused", "opaque", "unknown", "other_vbucket", "handed_over"),
                 *("previous_opaque", "draft"),
             ),
             ("request", "previous", "sharer"),
         )
-        self.closings = Records(("announced", "ended", "reason", "unknown"), ("request", "answer", "ending"))
-        self.additions = Records(
+        self.stream_closes = Records(("announced", "ended", "reason", "unknown"), ("request", "answer", "ending"))
+        self.add_streams = Records(
             (
-                *("asked", "told", "told_reversed", "asked_flags", "sent_flags", "found", "unknown"),
+                *("asked", "reply_opaque", "reply_opaque_swapped", "asked_flags", "sent_flags", "found", "unknown"),
                 *("stream_opaque", "matches", "changed"),
             ),
-            ("request", "stream_request", "other", "odd"),
+            ("request", "stream_request", "other", "byte_order_change"),
         )
-        self.endings = Records(("unknown", "end_seqno", "seconds"), ("request",))
+        self.completed_streams = Records(("unknown", "end_seqno", "seconds"), ("request",))
 
     def talk(self, connection: int) -> ConnectionState:
         """Return what is remembered of a connection."""
@@ -166,7 +166,7 @@ class RequestTracker:
     def _exchange(
         self, talk: ConnectionState, asked: PendingRequest, answer: Ref | None, latency: int, unknown: int
     ) -> None:
-        self.exchanges.add(
+        self.requests.add(
             talk.number,
             asked.vbucket,
             asked.stream_id,
@@ -185,7 +185,7 @@ class RequestTracker:
         self, talk: ConnectionState, closing: PendingClose, ending: Ref | None, reason: int, unknown: int
     ) -> None:
         """Report how the closing of a stream went on."""
-        self.closings.add(
+        self.stream_closes.add(
             talk.number,
             closing.vbucket,
             closing.stream_id,
@@ -212,7 +212,7 @@ class RequestTracker:
     def _unended(self, talk: ConnectionState, key: int, ref: Ref) -> None:
         instance = talk.live.get(key, -1)
         request = Ref.of(self.instances.refs["request"][instance]) if instance >= 0 else None
-        self.endings.add(
+        self.completed_streams.add(
             talk.number,
             key >> 17 & 0xFFFF,
             key >> 1 & 0xFFFF,
@@ -252,5 +252,5 @@ class RequestTracker:
             pairing=pairing,
             unknown=unknown,
             opaque=orphan.opaque,
-            again=int(orphan.first is not None),
+            repeated=int(orphan.first is not None),
         )

@@ -37,10 +37,10 @@ NAMES = (
     *("time_ns", "opcode", "response", "flow_bytes", "buffer_bytes", "opaque", "key", "text", "status", "open_flags"),
     *("dialect", "stream_id", "marker_version"),
 )
-SENT = ("outstanding", "unacked", "window", "full", "doubt")
-ACKS = ("bytes", "due", "excess", "window", "wanted", "noops", "noops_since", "latency_ns", "doubt")
-STALLS = ("outstanding", "window", "waited_ns", "doubt")
-RESTS = ("leftover", "window", "quiet_ns", "drift", "drift_count", "doubt")
+SENT = ("outstanding", "unacked", "window", "full", "unknown")
+ACKS = ("bytes", "due", "excess", "window", "wanted", "noops", "noops_since", "latency_ns", "unknown")
+STALLS = ("outstanding", "window", "waited_ns", "unknown")
+RESTS = ("leftover", "window", "quiet_ns", "drift", "drift_count", "unknown")
 ROUGH = (
     Impairments(),
     Impairments(reorder=0.3, duplicate=0.2, retransmit=0.2, overlap=0.2, mss=(30, 300)),
@@ -57,7 +57,7 @@ def tables_of(batches: Iterable[pa.RecordBatch]) -> tuple[list[tuple[str, Table]
 
     def take(tables: Iterable[tuple[str, Table]]) -> None:
         for name, table in tables:
-            if name in ("sent", "acks", "stalls", "rests"):
+            if name in ("sent", "acks", "stalls", "idle_producers"):
                 found.append((name, table))
 
     for batch in batches:
@@ -71,7 +71,7 @@ def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, Books]:
     tables, names = tables_of(batches)
     for name, table in tables:
         places = table.refs("guilty")["start_offset"].tolist()
-        columns = {"sent": SENT, "acks": ACKS, "stalls": STALLS, "rests": RESTS}[name]
+        columns = {"sent": SENT, "acks": ACKS, "stalls": STALLS, "idle_producers": RESTS}[name]
         rows = [tuple(map(int, row)) for row in zip(*(table[each].tolist() for each in columns), strict=True)]
         for connection, place, row in zip(table["connection"].tolist(), places, rows, strict=True):
             each = found[names[connection]]
@@ -79,7 +79,7 @@ def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, Books]:
                 each.sent[place] = row
             elif name == "acks":
                 each.acks[place] = row
-            elif name == "rests":
+            elif name == "idle_producers":
                 each.rests.append((place, *row))
         if name == "stalls":
             lasts = table.refs("last")["start_offset"].tolist()
@@ -227,7 +227,7 @@ def test_connections_without_a_window_keep_nothing() -> None:
     session.noop()
     context = Context()
     for batch in batches_of(captured([session.talk])):
-        assert not {"sent", "acks", "stalls", "rests"} & {name for name, _ in context.fold(batch)}
+        assert not {"sent", "acks", "stalls", "idle_producers"} & {name for name, _ in context.fold(batch)}
     assert context._flow._waiting <= 1, "a no-op may be remembered"
 
 
