@@ -62,7 +62,7 @@ def defect_rows(sight: ContextBatch) -> Mask:
 
 
 class DefectColumns:
-    """Makes the tables ``messages`` and ``unframed_bytes``; remembers each direction's last frame, and who lost bytes."""
+    """Makes the tables ``messages`` and ``unframed_bytes``; keeps each direction's last frame, and who lost bytes."""
 
     def __init__(self) -> None:
         self._last = np.zeros(0, REF)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.requests.state import END, GAP, LIMIT, ONE_SIDED, START
+from analysis.context.codes import Pairing
+from analysis.rules.conditions import UNDECIDED
 from analysis.rules.defect_checks import OPCODES
 from analysis.rules.expressions import NEVER, col
-from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.model import Check, Excuse, Rule, Severity
 from dissector.spec import enums
 
 _WORDS = {"opcode": OPCODES}
@@ -17,16 +18,6 @@ _SILENT = (
 )
 _REFUSALS = (0x01, 0x02, 0x04, 0x0A, 0x0B, 0x22)
 _PATIENCE_NS = 60 * 10**9
-_ANSWERED, _REPEATED, _TO_DATA = 1, 2, 3  #: what an answer was found to belong to; 0: nothing
-
-#: What keeps the desk from deciding.
-UNDECIDED = tuple(
-    Unknown(reason, col.unknown.equals(number))
-    for reason, number in (
-        *(("gap", GAP), ("start", START), ("end", END)),
-        *(("one-sided", ONE_SIDED), ("limit", LIMIT)),
-    )
-)
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -38,9 +29,9 @@ RULES: tuple[Rule, ...] = (
         (
             Check(
                 "answers",
-                col.pairing.one_of((_ANSWERED, _TO_DATA)),
+                col.pairing.one_of((Pairing.ANSWERED, Pairing.TO_DATA)),
                 "a response to {opcode} with opaque {opaque:#010x}, which no request of the other side had",
-                when=col.pairing.differs(_REPEATED),
+                when=col.pairing.differs(Pairing.REPEATED),
                 unknown=UNDECIDED,
                 facts=("opcode", "opaque", "status"),
                 name="unasked",
@@ -50,7 +41,7 @@ RULES: tuple[Rule, ...] = (
                 "answers",
                 NEVER,
                 "a second response to {opcode} with opaque {opaque:#010x}, for one request",
-                when=col.pairing.equals(_REPEATED),
+                when=col.pairing.equals(Pairing.REPEATED),
                 unknown=UNDECIDED,
                 facts=("opcode", "opaque", "status"),
                 evidence=("request",),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from analysis.context import kinds
 from analysis.context.requests.state import bit
+from analysis.rules.conditions import UNDECIDED
 from analysis.rules.expressions import ALWAYS, NEVER, col
 from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.opaque import UNDECIDED
 
 _END_ON_CLOSE = bit("send_stream_end_on_client_close_stream")
 _CLOSED = 1  #: end reason

@@ -37,6 +37,6 @@ PARTS: dict[str, tuple[str, Term]] = {
     "ranged_markers": ("stream", col.kind.equals(kinds.MARKER) & (col.snap_end_seqno >= 0)),
     "ends": ("stream", col.kind.equals(kinds.END)),
     "brackets": ("stream", col.kind.equals(kinds.OSO)),
-    "draft_closings": ("stream", col.kind.equals(kinds.CLOSING)),
+    "draft_snapshot_ends": ("stream", col.kind.equals(kinds.SNAPSHOT_END)),
     "states": ("stream", col.kind.equals(kinds.STATE)),
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.requests import state
 from analysis.rules.conditions import (
     ASKED_UNKNOWN,
     PARTIAL,
     SETUP_UNKNOWN,
     SYNC_REPLICATION,
+    UNDECIDED,
     agreed,
     at_least,
     stream_flags,
@@ -22,17 +22,6 @@ _BITS = 2  #: a type that is no less says that types are bits
 #: Reasons of a stream end for which nobody can be blamed: closed, disconnected, backfill failed, privileges lost.
 _BROKEN_OFF = (1, 3, 5, 8)
 
-#: Why the desk can't tell, by its numbers.
-UNKNOWN = tuple(
-    Unknown(reason, col.unknown.equals(number))
-    for reason, number in (
-        ("gap", state.GAP),
-        ("start", state.START),
-        ("end", state.END),
-        ("one-sided", state.ONE_SIDED),
-        ("limit", state.LIMIT),
-    )
-)
 _BEHIND_ANOTHER = (col.marker_end >= 0) & ~col.oso_since_marker
 _IN_FLIGHT = Unknown("one-sided", col.peer_not_captured)
 _HEARD = (_IN_FLIGHT, Unknown("gap", col.connection_gap > 0))
@@ -185,7 +174,7 @@ RULES: tuple[Rule, ...] = (
                 col.answered.equals(1),
                 "nobody confirms the snapshot",
                 when=col.opcode.equals(kinds.SNAPSHOT_MARKER),
-                unknown=UNKNOWN,
+                unknown=UNDECIDED,
                 name="overdue",
             ),
             Check(
@@ -193,7 +182,7 @@ RULES: tuple[Rule, ...] = (
                 ~col.repeated.true(),
                 "a snapshot is confirmed that was confirmed before, or asked for no confirmation",
                 when=col.opcode.equals(kinds.SNAPSHOT_MARKER) & col.status.equals(0) & ~col.is_upr.true(),
-                unknown=UNKNOWN,
+                unknown=UNDECIDED,
                 name="twice",
             ),
         ),
@@ -310,7 +299,7 @@ RULES: tuple[Rule, ...] = (
                 name="start",
             ),
             Check(
-                "draft_closings",
+                "draft_snapshot_ends",
                 col.inside_draft,
                 "a snapshot ends that has not started",
                 unknown=(

@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.context.codes import UnknownReason
+
 Row = dict[str, Any]
 
 SECOND = 1_000_000_000
@@ -72,11 +74,11 @@ class Connection:
     def doubt(self, row: Row, top: int) -> int:
         side = row["direction"]
         if self.unopened:
-            return 2
+            return UnknownReason.START
         if row["acked"] < 0:
-            return 3
+            return UnknownReason.ONE_SIDED
         if top >= self.heard[1 - side] + HEADER:
-            return 1 if self.heard[1 - side] else 3
+            return UnknownReason.GAP if self.heard[1 - side] else UnknownReason.ONE_SIDED
         return int(row["end_offset"] > self.hole[side] or top > self.hole[1 - side])
 
 
@@ -193,7 +195,7 @@ def _send(connection: Connection, acks: list[Row], found: Books, received: Recei
     producer, consumer = connection.sending, connection.consuming
     heard = connection.heard[connection.producer]
     acked = consumer[-1]["acked"] if consumer else -1
-    doubt = 2 if connection.unopened else int(min(connection.hole) < NEVER or acked >= heard + HEADER)
+    doubt = UnknownReason.START if connection.unopened else int(min(connection.hole) < NEVER or acked >= heard + HEADER)
     for ack in acks[known:]:
         ack_comes(ack, doubt)
     end = max(side[-1]["time_ns"] for side in (producer, consumer) if side)

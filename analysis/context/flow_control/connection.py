@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NEVER, SHORTEST, BufferSizes
 from analysis.context.flow_control.consumer import ConsumerFlow, UnackedMessages
 from analysis.context.flow_control.producer import QUIET_NS, SECOND_NS, FlowSums, ProducerFlow, acked_bytes
@@ -21,16 +22,11 @@ from analysis.context.flow_control.rows import (
     COUNTED,
     END,
     KIND,
-    LIMIT,
-    LOST,
     NONE,
     NOOP,
-    ONE_SIDED,
     SIDE_SHIFT,
     SIZE,
-    SURE,
     TIME,
-    UNOPENED,
     RowBuffer,
 )
 
@@ -186,17 +182,17 @@ class ConnectionFlow:
     def _doubt(self, rows: Longs, own: CapturedSoFar, other: CapturedSoFar) -> Longs | int:
         """Tell which rows stand behind a hole, in their own direction or in what their sender had received."""
         if self.unopened:
-            return UNOPENED
+            return UnknownReason.START
         if self._forgot:
-            return LIMIT
+            return UnknownReason.LIMIT
         ends, acked = rows[END], rows[ACKED]
         top = int(acked.max())
         if ends[-1] <= own.hole and top <= other.hole and top < other.heard + SHORTEST and acked.min() >= 0:
-            return SURE
+            return UnknownReason.KNOWN
         top_acked = np.maximum.accumulate(acked)
-        doubt = np.where((ends > own.hole) | (top_acked > other.hole), LOST, SURE)
-        doubt[top_acked >= other.heard + SHORTEST] = LOST if other.heard else ONE_SIDED
-        doubt[acked < 0] = ONE_SIDED
+        doubt = np.where((ends > own.hole) | (top_acked > other.hole), UnknownReason.GAP, UnknownReason.KNOWN)
+        doubt[top_acked >= other.heard + SHORTEST] = UnknownReason.GAP if other.heard else UnknownReason.ONE_SIDED
+        doubt[acked < 0] = UnknownReason.ONE_SIDED
         return doubt
 
     def _finish(self, producer: CapturedSoFar, consumer: CapturedSoFar) -> None:
@@ -206,7 +202,9 @@ class ConnectionFlow:
         if sender.window <= 0 or not sender.last.shape[1]:
             return
         lost = min(producer.hole, consumer.hole) < NEVER or consumer.acked >= producer.heard + SHORTEST
-        doubt = UNOPENED if self.unopened else LIMIT if self._forgot else LOST if lost else SURE
+        doubt = UnknownReason.GAP if lost else UnknownReason.KNOWN
+        if self.unopened or self._forgot:
+            doubt = UnknownReason.START if self.unopened else UnknownReason.LIMIT
         if rest.shape[1]:
             at = np.full(rest.shape[1], sender.least, np.int64)
             back = acked_bytes(at, rest[SIZE])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NO_WINDOW
 from analysis.context.flow_control.producer import SECOND_NS, acked_bytes
 from analysis.context.flow_control.rows import (
@@ -24,7 +25,6 @@ from analysis.context.flow_control.rows import (
     NONE,
     ORDINAL,
     SIZE,
-    SURE,
     TIME,
     WIDTH,
 )
@@ -156,7 +156,7 @@ class ConsumerFlow:
             self.returned, self.position = int(back[-1]), int(given_back[-1])
         malformed = acks[CODE] & MALFORMED > 0
         wanted = windows.wanted(acks[END], acked)
-        sure = doubt == SURE
+        sure = doubt == UnknownReason.KNOWN
         self.acks.add(
             self.connection,
             {"guilty": acks, "oldest": oldest},

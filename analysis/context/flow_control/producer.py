@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NO_WINDOW
-from analysis.context.flow_control.rows import ACKED, CODE, EARLY, END, NONE, ORDINAL, SIZE, SURE, TIME, WIDTH
+from analysis.context.flow_control.rows import ACKED, CODE, EARLY, END, NONE, ORDINAL, SIZE, TIME, WIDTH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -301,7 +302,7 @@ class ProducerFlow:
             number = 0 if known is None else int(known[place])
             if known is not None and number < len(least.at):
                 low = min(low, int(least.after_acks[number:].min()))
-            sure = doubt == SURE if isinstance(doubt, int) else doubt[place] == SURE
+            sure = doubt == UnknownReason.KNOWN if isinstance(doubt, int) else doubt[place] == UnknownReason.KNOWN
             if sure and level < self.window and low * SHARE >= self.window:
                 guilty = acks[:, number - 1 : number] if number else self.last_ack
                 if not guilty.shape[1]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from analysis.context.codes import UnknownReason
 from analysis.context.frame_refs import Ref
-from analysis.context.requests.state import GAP, KNOWN, START, AddStreamLink, PendingClose, bit
+from analysis.context.requests.state import AddStreamLink, PendingClose, bit
 from dissector.spec import enums
 
 if TYPE_CHECKING:
@@ -184,7 +185,13 @@ class StreamLifecycle:
         link = asked.links[-1] if asked.links else None
         opaque = -1 if link is None else link.opaque
         odd, other = self._byte_order(talk, ref, opaque, told, swapped)
-        unknown = START if not talk.opened else GAP if max(talk.doubt) > 0 or told < 0 else KNOWN
+        unknown = (
+            UnknownReason.START
+            if not talk.opened
+            else UnknownReason.GAP
+            if max(talk.doubt) > 0 or told < 0
+            else UnknownReason.KNOWN
+        )
         self._desk.add_streams.add(
             talk.number,
             asked.vbucket,

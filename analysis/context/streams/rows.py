@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Rows = Longs | None
 
 #: Kinds of rows that are no messages of a stream, but have their place among them.
-BEGUN, CLOSED, CONFIRMED = range(kinds.DESK + 1, kinds.DESK + 4)
+BEGUN, CLOSED, CONFIRMED = range(kinds.SETUP + 1, kinds.SETUP + 4)
 #: Columns of the frames that go into the table as they are; seqnos and the like are -1 where there are none.
 _TAKEN = (
     *("opcode", "opaque", "time_ns", "end_offset", "acked_offset", "snap_start_seqno", "snap_end_seqno", "rev_seqno"),

@@ -17,6 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from analysis.context import Context
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control import connection as connection_flow
 from analysis.context.flow_control import tracker
 from analysis.context.flow_control.buffer_size import NO_WINDOW, BufferSizes, size_of
@@ -214,7 +215,7 @@ def test_too_much_to_keep_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert set(each.sent) == set(found[name_of].sent)
                 assert set(each.acks) == set(found[name_of].acks)
             doubts = {row[-1] for each in found.values() for row in each.sent.values()}
-            assert 4 in doubts
+            assert UnknownReason.LIMIT in doubts
 
 
 def test_connections_without_a_window_keep_nothing() -> None:
