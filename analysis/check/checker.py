@@ -177,17 +177,17 @@ class Checker:
         refs = ((name, Ref.of(column[index])) for name, column in rows.evidence.items())
         frames = (self._frame("guilty", ref), *(self._frame(name, each) for name, each in refs if each.ordinal))
         facts = signed_facts(rows.facts, index)
-        name = self._connections.names[connection]
+        owner = self._connections.names[connection]
         return Finding(
-            finding_id(rule, check, name, ref.side, ref.start_offset),
+            finding_id(rule, check, owner, ref.side, ref.start_offset),
             rule.id,
             check.severity or rule.severity,
             rule.title,
-            name,
+            owner,
             None if vbucket < 0 else vbucket,
             stream_id if stream_id > 0 else None,
             frames,
-            facts,
+            {check.exported_as.get(name, name): value for name, value in facts.items()},
             check.sentence(facts),
             check.name,
         )

@@ -87,7 +87,7 @@ class Context:
 
     def _rest(self) -> Iterator[tuple[str, Table]]:
         desk = self._desk
-        for name in ("answers", "exchanges", "begins", "closings", "additions", "endings"):
+        for name in ("answers", "requests", "stream_starts", "stream_closes", "add_streams", "completed_streams"):
             table = getattr(desk, name).table()
             if table.size:
                 yield name, table
@@ -109,7 +109,7 @@ def _frames(sight: ContextBatch, facts: dict[str, NDArray[np.int64]], gaps: NDAr
     for name, column in (
         ("connection", sight.connection),
         ("gap", gaps),
-        ("early", sight.early),
+        ("is_upr", sight.early),
         ("draft", sight.draft),
         ("kind", sight.kind),
         ("response", sight.response),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Defects by number, from 1: what stands in the columns of flaws.
 NUMBER = {spec.id: number for number, spec in enumerate(DEFECTS, 1)}
-_SEVERITIES = {Severity.ERROR: "flaw", Severity.WARNING: "oddity"}
+_SEVERITIES = {Severity.ERROR: "error", Severity.WARNING: "warning"}
 _SPOKEN = dict.fromkeys((Dialect.DRAFT.value, Dialect.PROTO.value, Dialect.UPR.value, Dialect.DCP.value), 1)
 _NONE = np.zeros(0, np.int64)
 _TAKEN = (
@@ -52,7 +52,7 @@ def _columns() -> dict[str, NDArray[np.int8]]:
     return found
 
 
-#: ``flaw_frm_03`` has a message's first defect that is an error by FRM-03, ``oddity_frm_03`` the first that is not.
+#: ``error_frm_03`` has a message's first defect that is an error by FRM-03, ``warning_frm_03`` the first that is not.
 COLUMNS_OF_FLAWS = _columns()
 
 
@@ -62,7 +62,7 @@ def defect_rows(sight: ContextBatch) -> Mask:
 
 
 class DefectColumns:
-    """Makes the tables ``messages`` and ``strays``; remembers the last frame of each direction, and who lost bytes."""
+    """Makes the tables ``messages`` and ``unframed_bytes``; keeps each direction's last frame, and who lost bytes."""
 
     def __init__(self) -> None:
         self._last = np.zeros(0, REF)
@@ -78,7 +78,7 @@ class DefectColumns:
             yield "messages", _messages(sight, facts, flawed, rows)
         behind = np.flatnonzero((sight.numbers("skipped") > 0) & (facts["opened"] > 0))
         if len(behind):
-            yield "strays", self._strays(sight, flawed, behind)
+            yield "unframed_bytes", self._strays(sight, flawed, behind)
         self._remember(sight)
         self._lossy |= flawed.lossy()
 
@@ -225,11 +225,11 @@ def _messages(sight: ContextBatch, facts: dict[str, Longs], flawed: _DefectRows,
     whole |= {f"{name}_root": partial(flawed.root, name) for name in COLUMNS_OF_FLAWS}
     whole["cas"] = partial(sight.signed, "cas")
     whole["lost"] = flawed.lost
-    whole["unheard"] = flawed.unheard
+    whole["peer_not_captured"] = flawed.unheard
     whole["doubtful"] = flawed.doubtful
     for name, column in (
         ("connection", sight.connection),
-        ("early", sight.early),
+        ("is_upr", sight.early),
         ("draft", sight.draft),
         ("response", sight.response),
     ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analysis.context.codes import UnknownReason
 from analysis.context.connection_facts import release
 from analysis.context.requests.state import AGREEMENTS, bit
 from analysis.rules.expressions import Term, col
@@ -63,4 +64,8 @@ ASKED_UNKNOWN = (LOST_SINCE_BEGIN, UNOPENED)
 SETUP_UNKNOWN = (
     Unknown("start", col.opened.equals(0)),
     Unknown("gap", col.connection_gap > 0),
+)
+#: Why the context itself could not decide about a row.
+UNDECIDED = tuple(
+    Unknown(reason.name.lower().replace("_", "-"), col.unknown.equals(reason)) for reason in UnknownReason if reason
 )

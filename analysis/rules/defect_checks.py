@@ -103,15 +103,16 @@ def by_defects(
 
     ``severity`` is that of the findings where it differs from the rule's; warnings take the milder defects.
     """
-    kind = "oddity" if severity is Severity.WARNING else "flaw"
-    column = column or f"{kind}_{rule.lower().replace('-', '_')}"
-    flaw: Term = getattr(col, column)
-    bad = flaw > 0
+    mild = severity is Severity.WARNING
+    column = column or f"{'warning' if mild else 'error'}_{rule.lower().replace('-', '_')}"
+    defect: Term = getattr(col, column)
+    bad = defect > 0
+    kind = "oddity" if mild else "flaw"
     told = [
         SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and COLUMNS_OF_FLAWS[column][NUMBER[spec.id]]
     ]
     facts = dict.fromkeys(name for text in told for _, name, _, _ in Formatter().parse(text) if name)
-    if kind == "oddity":
+    if mild:
         when = bad if when is None else when & bad
     return Check(
         "messages",
@@ -129,6 +130,7 @@ def by_defects(
         name=name or kind,
         severity=severity,
         words={column: _BY_NUMBER, "opcode": OPCODES} if "opcode" in facts else {column: _BY_NUMBER},
+        exported_as={column: column.replace("error_", "flaw_").replace("warning_", "oddity_")},
     )
 
 
@@ -139,7 +141,7 @@ STRAYS_LOST = Unknown("gap", col.lost)
 def strays(when: Term, because: str, *evidence: str) -> Check:
     """Return a check that there are no bytes between frames."""
     return Check(
-        "strays",
+        "unframed_bytes",
         NEVER,
         because,
         when=when,

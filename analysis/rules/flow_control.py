@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.consumer import LATE_NS
 from analysis.context.flow_control.producer import KEPT_PART, QUIET_NS
-from analysis.context.flow_control.rows import DRIFTS, LIMIT, LOST, ONE_SIDED, UNOPENED
+from analysis.context.flow_control.rows import DRIFTS
 from analysis.rules.expressions import col
 from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
 
@@ -12,10 +13,10 @@ STALL_NS = 60 * 10**9  #: a window that is full for longer than this is a stall 
 _NOOP_BYTES = 24
 
 _UNKNOWN = (
-    Unknown("start", col.doubt.equals(UNOPENED)),
-    Unknown("limit", col.doubt.equals(LIMIT)),
-    Unknown("one-sided", col.doubt.equals(ONE_SIDED)),
-    Unknown("gap", col.doubt.equals(LOST)),
+    Unknown("start", col.unknown.equals(UnknownReason.START)),
+    Unknown("limit", col.unknown.equals(UnknownReason.LIMIT)),
+    Unknown("one-sided", col.unknown.equals(UnknownReason.ONE_SIDED)),
+    Unknown("gap", col.unknown.equals(UnknownReason.GAP)),
 )
 _NOOPS_COUNTED = (col.excess > 0) & (
     col.excess.equals(col.noops_since * _NOOP_BYTES) | col.excess.equals(col.noops * _NOOP_BYTES)
@@ -119,7 +120,7 @@ RULES: tuple[Rule, ...] = (
         "window is left that is not given back later either.",
         (
             Check(
-                "rests",
+                "idle_producers",
                 (col.leftover * KEPT_PART < col.window) | (col.drift > 0),
                 "{leftover} bytes of a window of {window} are never given back, though the producer rests for "
                 "{quiet_s} s",
@@ -147,7 +148,7 @@ RULES: tuple[Rule, ...] = (
         "such a consumer counts these messages short, and the window shrinks until nothing fits.",
         (
             Check(
-                "rests",
+                "idle_producers",
                 col.drift.equals(0),
                 "{leftover} bytes are never given back: {drift}",
                 when=(col.quiet_ns > QUIET_NS) & (col.leftover > 0),

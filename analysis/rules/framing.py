@@ -86,7 +86,7 @@ RULES: tuple[Rule, ...] = (
         (
             by_defects("FRM-03"),
             # The dialect may have shown in a stream request that comes later in the capture, or not at all.
-            by_defects("FRM-03", _W, unknown=(Unknown("one-sided", col.unheard),)),
+            by_defects("FRM-03", _W, unknown=(Unknown("one-sided", col.peer_not_captured),)),
         ),
         dialects=("draft", "upr", "dcp"),
         excuses=(
@@ -119,8 +119,8 @@ RULES: tuple[Rule, ...] = (
             by_defects("FRM-05"),
             by_defects(
                 "FRM-05",
-                column="flaw_frm_14",
-                when=col.opcode.differs(kinds.CACHE_TRANSFER) & (col.flaw_frm_14 > 0),
+                column="error_frm_14",
+                when=col.opcode.differs(kinds.CACHE_TRANSFER) & (col.error_frm_14 > 0),
                 name="entries",
             ),
         ),
@@ -158,7 +158,7 @@ RULES: tuple[Rule, ...] = (
                 "a mutation with CAS 0, from a server of 4.5 or later",
                 when=col.opcode.equals(kinds.MUTATION)
                 & (col.since >= release(4, 5))
-                & ~(col.response | col.draft | col.early),
+                & ~(col.response | col.draft | col.is_upr),
                 facts=("cas", "since"),
                 root="opcode",
                 name="mutation",
@@ -179,13 +179,13 @@ RULES: tuple[Rule, ...] = (
             by_defects(
                 "FRM-08",
                 _W,
-                unknown=(Unknown("setup", col.oddity_frm_08.equals(flag("unknown-flag-bits")) & _MAYBE_NEWER),),
+                unknown=(Unknown("setup", col.warning_frm_08.equals(flag("unknown-flag-bits")) & _MAYBE_NEWER),),
             ),
             Check(
                 "messages",
                 ~col.stream_flags.has(_NAMELESS),
                 "{opcode} with stream flags {stream_flags}, of which some have no name",
-                when=(col.stream_flags >= 0) & ~col.early & ~col.draft,
+                when=(col.stream_flags >= 0) & ~col.is_upr & ~col.draft,
                 unknown=(UNOPENED, Unknown("setup", col.stream_flags.has(_NAMELESS) & _MAYBE_NEWER)),
                 facts=("opcode", "stream_flags"),
                 root="stream_flags",

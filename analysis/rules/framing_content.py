@@ -27,7 +27,7 @@ RULES: tuple[Rule, ...] = (
         (
             by_defects(
                 "FRM-09",
-                when=col.agreed.has(_COLLECTIONS) | (col.flaw_frm_09 > 0),
+                when=col.agreed.has(_COLLECTIONS) | (col.error_frm_09 > 0),
                 unknown=(Unknown("setup", ~col.agreed.has(_COLLECTIONS)),),
             ),
         ),

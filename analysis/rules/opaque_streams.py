@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from analysis.context import kinds
 from analysis.context.requests.state import bit
+from analysis.rules.conditions import UNDECIDED
 from analysis.rules.expressions import ALWAYS, NEVER, col
 from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.opaque import UNDECIDED
 
 _END_ON_CLOSE = bit("send_stream_end_on_client_close_stream")
 _CLOSED = 1  #: end reason
@@ -75,7 +75,7 @@ RULES: tuple[Rule, ...] = (
         "connection.",
         (
             Check(
-                "begins",
+                "stream_starts",
                 ~col.live.true(),
                 "a stream for vbucket {vbucket} with opaque {opaque:#010x} was granted while that with opaque "
                 "{previous_opaque:#010x} is live",
@@ -101,7 +101,7 @@ RULES: tuple[Rule, ...] = (
         "hand.",
         (
             Check(
-                "begins",
+                "stream_starts",
                 ~col.shared.true(),
                 "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}, and one is a "
                 "takeover, whose answers have nothing else to go by",
@@ -113,7 +113,7 @@ RULES: tuple[Rule, ...] = (
                 name="takeover",
             ),
             Check(
-                "begins",
+                "stream_starts",
                 ~col.shared.true(),
                 "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}",
                 when=~col.handed_over.true() & ~col.draft.true(),
@@ -141,7 +141,7 @@ RULES: tuple[Rule, ...] = (
         "send_stream_end_on_client_close_stream was accepted; otherwise nothing follows.",
         (
             Check(
-                "closings",
+                "stream_closes",
                 col.ended.true(),
                 "vbucket {vbucket} was closed, and the stream end that was agreed upon never came",
                 when=col.announced.true(),
@@ -151,7 +151,7 @@ RULES: tuple[Rule, ...] = (
                 name="no end",
             ),
             Check(
-                "closings",
+                "stream_closes",
                 col.reason.equals(_CLOSED),
                 "vbucket {vbucket} was closed, and its stream ended for reason {reason} instead of 1",
                 when=col.announced.true() & col.ended.true(),
@@ -161,7 +161,7 @@ RULES: tuple[Rule, ...] = (
                 name="reason",
             ),
             Check(
-                "closings",
+                "stream_closes",
                 ~col.ended.true(),
                 "a stream end (reason {reason}) behind the close of vbucket {vbucket}, which was not agreed upon",
                 when=~col.announced.true(),
@@ -209,7 +209,7 @@ RULES: tuple[Rule, ...] = (
                 when=col.granted.true() & (col.end >= 0) & (col.previous_seqno >= col.end),
             ),
             Check(
-                "endings",
+                "completed_streams",
                 NEVER,
                 "vbucket {vbucket} has reached the requested end {end_seqno}, and no stream end came in the "
                 "{seconds} seconds that the producer went on",
@@ -235,7 +235,7 @@ RULES: tuple[Rule, ...] = (
         "could not be told apart.",
         (
             Check(
-                "begins",
+                "stream_starts",
                 ~col.reused.true(),
                 "two streams of vbucket {vbucket}, one after the other, have opaque {opaque:#010x}",
                 unknown=UNDECIDED,

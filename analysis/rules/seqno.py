@@ -27,8 +27,8 @@ _THIN_SPAN, _THIN = 100, 10  #: a snapshot of so many seqnos, of which less than
 #: The beginning of an out-of-order snapshot may be among what was lost: only a marker tells that there is none.
 _ORDER_UNKNOWN = (
     LOST_SINCE_PREVIOUS,
-    Unknown("gap", (col.gap > col.snapshot_ordinal) & ~col.early & ~col.draft),
-    Unknown("start", col.snapshot_ordinal.equals(0) & col.granted.equals(0) & ~col.early & ~col.draft),
+    Unknown("gap", (col.gap > col.snapshot_ordinal) & ~col.is_upr & ~col.draft),
+    Unknown("start", col.snapshot_ordinal.equals(0) & col.granted.equals(0) & ~col.is_upr & ~col.draft),
 )
 _ENDING = (col.end >= 0) & (col.end < NO_END) & ~col.flags.has(_OWN_END)
 _ADVANCE = col.opcode.equals(kinds.SEQNO_ADVANCED) & ~col.draft.true()

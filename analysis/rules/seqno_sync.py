@@ -125,7 +125,7 @@ RULES: tuple[Rule, ...] = (
                 unknown=(
                     LOST_SINCE_BEGIN,
                     Unknown("gap", col.connection_gap > 0),
-                    Unknown("one-sided", col.unheard | (col.acked_offset <= col.answer_offset)),
+                    Unknown("one-sided", col.peer_not_captured | (col.acked_offset <= col.answer_offset)),
                 ),
                 facts=("prepared_seqno", "previous_seqno"),
                 evidence=("last", "marker"),

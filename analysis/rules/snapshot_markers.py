@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.requests import state
 from analysis.rules.conditions import (
     ASKED_UNKNOWN,
     PARTIAL,
     SETUP_UNKNOWN,
     SYNC_REPLICATION,
+    UNDECIDED,
     agreed,
     at_least,
     stream_flags,
@@ -22,19 +22,8 @@ _BITS = 2  #: a type that is no less says that types are bits
 #: Reasons of a stream end for which nobody can be blamed: closed, disconnected, backfill failed, privileges lost.
 _BROKEN_OFF = (1, 3, 5, 8)
 
-#: Why the desk can't tell, by its numbers.
-UNKNOWN = tuple(
-    Unknown(reason, col.unknown.equals(number))
-    for reason, number in (
-        ("gap", state.GAP),
-        ("start", state.START),
-        ("end", state.END),
-        ("one-sided", state.ONE_SIDED),
-        ("limit", state.LIMIT),
-    )
-)
 _BEHIND_ANOTHER = (col.marker_end >= 0) & ~col.oso_since_marker
-_IN_FLIGHT = Unknown("one-sided", col.unheard)
+_IN_FLIGHT = Unknown("one-sided", col.peer_not_captured)
 _HEARD = (_IN_FLIGHT, Unknown("gap", col.connection_gap > 0))
 
 
@@ -171,7 +160,7 @@ RULES: tuple[Rule, ...] = (
             ),
             Check(
                 "ends",
-                col.due <= 0,
+                col.unconfirmed_markers <= 0,
                 "the takeover is over, and the snapshot {marker_start} to {marker_end} was never confirmed",
                 when=col.marker_type.has(_ACK) & col.end_reason.equals(0) & col.flags.has(_TAKEOVER),
                 unknown=(*_HEARD, LOST_SINCE_BEGIN),
@@ -181,19 +170,19 @@ RULES: tuple[Rule, ...] = (
                 name="missing",
             ),
             Check(
-                "exchanges",
+                "requests",
                 col.answered.equals(1),
                 "nobody confirms the snapshot",
                 when=col.opcode.equals(kinds.SNAPSHOT_MARKER),
-                unknown=UNKNOWN,
+                unknown=UNDECIDED,
                 name="overdue",
             ),
             Check(
                 "answers",
-                ~col.again.true(),
+                ~col.repeated.true(),
                 "a snapshot is confirmed that was confirmed before, or asked for no confirmation",
-                when=col.opcode.equals(kinds.SNAPSHOT_MARKER) & col.status.equals(0) & ~col.early.true(),
-                unknown=UNKNOWN,
+                when=col.opcode.equals(kinds.SNAPSHOT_MARKER) & col.status.equals(0) & ~col.is_upr.true(),
+                unknown=UNDECIDED,
                 name="twice",
             ),
         ),
@@ -310,7 +299,7 @@ RULES: tuple[Rule, ...] = (
                 name="start",
             ),
             Check(
-                "draft_closings",
+                "draft_snapshot_ends",
                 col.inside_draft,
                 "a snapshot ends that has not started",
                 unknown=(

@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.context.codes import UnknownReason
+
 Row = dict[str, Any]
 
 SECOND = 1_000_000_000
@@ -24,7 +26,7 @@ class FlowRows:
     sent: dict[int, tuple[int, ...]] = field(default_factory=dict)  # outstanding, unacked, window, full, doubt
     acks: dict[int, tuple[int, ...]] = field(default_factory=dict)
     stalls: list[tuple[int, ...]] = field(default_factory=list)
-    rests: list[tuple[int, ...]] = field(default_factory=list)
+    idle: list[tuple[int, ...]] = field(default_factory=list)
 
 
 def counts(row: Row) -> bool:
@@ -72,11 +74,11 @@ class Connection:
     def doubt(self, row: Row, top: int) -> int:
         side = row["direction"]
         if self.unopened:
-            return 2
+            return UnknownReason.START
         if row["acked"] < 0:
-            return 3
+            return UnknownReason.ONE_SIDED
         if top >= self.heard[1 - side] + HEADER:
-            return 1 if self.heard[1 - side] else 3
+            return UnknownReason.GAP if self.heard[1 - side] else UnknownReason.ONE_SIDED
         return int(row["end_offset"] > self.hole[side] or top > self.hole[1 - side])
 
 
@@ -131,7 +133,7 @@ class Received:
 
 def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Received) -> None:
     """Go through the producer's messages as it sent them."""
-    rests: list[IdlePoint] = []
+    pauses: list[IdlePoint] = []
     changes, known = list(connection.changes), 0
     window, unacked, least, top, largest = -1, 0, 0, -1, 0
     freed = changed = latest = 0
@@ -149,15 +151,15 @@ def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Re
             least = max(0, least - _amount(ack))
             if _amount(ack):
                 freed = max(freed, ack["time_ns"])
-            for rest in rests:
-                rest.low = min(rest.low, least)
+            for pause in pauses:
+                pause.low = min(pause.low, least)
 
     for row in connection.sending:
         while changes and row["end_offset"] > changes[0][0]:
             _, size, changed = changes.pop(0)
             if window <= 0 or size <= 0:
                 least, slack, slack_until = 0, 0, -1
-            window, freed, rests = size, max(freed, changed), []
+            window, freed, pauses = size, max(freed, changed), []
         if not counts(row):
             continue
         top = max(top, row["acked"])
@@ -173,7 +175,7 @@ def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Re
             quiet = row["time_ns"] - max(last["time_ns"], changed) if last is not None else 0
             if quiet > 10 * SECOND and not doubt and least < window:
                 guilty = acks[known - 1] if known else last
-                rests.append(IdlePoint(least, window, quiet, guilty["start_offset"] if guilty else -1))
+                pauses.append(IdlePoint(least, window, quiet, guilty["start_offset"] if guilty else -1))
             early = row["dialect"] == UPR
             largest = max(largest, size) if early else largest
             full = window + (largest if early else 0) + slack
@@ -187,22 +189,22 @@ def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Re
         _, size, changed = changes.pop(0)
         if window <= 0 or size <= 0:
             least = 0
-        window, freed, rests = size, max(freed, changed), []
+        window, freed, pauses = size, max(freed, changed), []
     if window <= 0 or last is None:
         return
     producer, consumer = connection.sending, connection.consuming
     heard = connection.heard[connection.producer]
     acked = consumer[-1]["acked"] if consumer else -1
-    doubt = 2 if connection.unopened else int(min(connection.hole) < NEVER or acked >= heard + HEADER)
+    doubt = UnknownReason.START if connection.unopened else int(min(connection.hole) < NEVER or acked >= heard + HEADER)
     for ack in acks[known:]:
         ack_comes(ack, doubt)
     end = max(side[-1]["time_ns"] for side in (producer, consumer) if side)
     if least >= window:
         waited = max(0, end - max(freed, last["time_ns"]))
         found.stalls.append((last["start_offset"], last["start_offset"], least, window, waited, doubt))
-    rests = [rest for rest in rests if rest.low * 5 >= rest.window]
+    pauses = [pause for pause in pauses if pause.low * 5 >= pause.window]
     quiet = end - last["time_ns"]
-    if quiet <= 10 * SECOND and not rests:
+    if quiet <= 10 * SECOND and not pauses:
         return
     top = max([acked, *(ack["acked"] for ack in acks)])
     there = [row for row in producer if counts(row) and row["end_offset"] <= top]
@@ -210,12 +212,12 @@ def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Re
     drift, count = (
         (0, 0) if quiet <= 10 * SECOND or received.window <= 0 else _miscount(left, there, received, producer)
     )
-    if rests and not drift:
-        rest = rests[0]
-        found.rests.append((rest.guilty, rest.low, rest.window, rest.quiet, 0, 0, doubt))
+    if pauses and not drift:
+        first = pauses[0]
+        found.idle.append((first.guilty, first.low, first.window, first.quiet, 0, 0, doubt))
     elif least < window:
         guilty = acks[-1] if acks else last
-        found.rests.append((guilty["start_offset"], left, window, quiet, drift, count, doubt))
+        found.idle.append((guilty["start_offset"], left, window, quiet, drift, count, doubt))
 
 
 def _miscount(left: int, there: list[Row], received: Received, producer: list[Row]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NEVER, SHORTEST_MESSAGE, BufferSizes
 from analysis.context.flow_control.consumer import ConsumerFlow, UnackedMessages
 from analysis.context.flow_control.producer import QUIET_NS, SECOND_NS, FlowSums, ProducerFlow, acked_bytes
@@ -22,16 +23,11 @@ from analysis.context.flow_control.rows import (
     COUNTED,
     END,
     KIND,
-    LIMIT,
-    LOST,
     NONE,
     NOOP,
-    ONE_SIDED,
     SIDE_SHIFT,
     SIZE,
-    SURE,
     TIME,
-    UNOPENED,
     RowBuffer,
 )
 
@@ -47,8 +43,8 @@ class FlowTables:
     """The tables of flow control, as buffers of rows: one set for all connections."""
 
     def __init__(self) -> None:
-        self.sent = RowBuffer(("window", "full", "outstanding", "unacked", "root", "doubt"), ("ack",))
-        self.stalls = RowBuffer(("outstanding", "window", "waited_ns", "waited_s", "root", "doubt"), ("last",))
+        self.sent = RowBuffer(("window", "full", "outstanding", "unacked", "root", "unknown"), ("ack",))
+        self.stalls = RowBuffer(("outstanding", "window", "waited_ns", "waited_s", "root", "unknown"), ("last",))
         self.acks = RowBuffer(
             (
                 *(
@@ -63,12 +59,12 @@ class FlowTables:
                     "latency_ns",
                     "latency_s",
                 ),
-                *("over_root", "late_root", "zero_root", "unwanted_root", "doubt"),
+                *("over_root", "late_root", "zero_root", "unwanted_root", "unknown"),
             ),
             ("oldest",),
         )
         self.idle_producers = RowBuffer(
-            ("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "doubt"), ("last",)
+            ("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "unknown"), ("last",)
         )
 
 
@@ -156,8 +152,8 @@ class ConnectionFlow:
                     ready = self._messages_done + _prefix(unknown_acks)
                 if ready > self._messages_done:
                     part = unacked.rows[:, self._messages_done : ready]
-                    doubt = self._doubt(part, from_producer, from_consumer)
-                    self._acks_known += producer.add_up(part, self._acks[:, self._acks_known :], doubt)
+                    unknown = self._unknown_reasons(part, from_producer, from_consumer)
+                    self._acks_known += producer.add_up(part, self._acks[:, self._acks_known :], unknown)
                     self._messages_done = ready
             if self._messages_done < stop or change is None:
                 return
@@ -180,18 +176,18 @@ class ConnectionFlow:
                     )
                 if ready > self._acks_done:
                     part = self._acks[:, self._acks_done : ready]
-                    consumer.add_up(part, self.buffer_sizes, self._doubt(part, from_consumer, from_producer))
+                    consumer.add_up(part, self.buffer_sizes, self._unknown_reasons(part, from_consumer, from_producer))
                     self._acks_done = ready
             if change is None or self._acks_done < stop or (stop == len(acked) and consumer.acked_offset < limit):
                 return
             consumer.change_window(change.offset, change.size)
 
-    def _doubt(self, rows: Longs, own: CapturedSoFar, other: CapturedSoFar) -> Longs | int:
+    def _unknown_reasons(self, rows: Longs, own: CapturedSoFar, other: CapturedSoFar) -> Longs | int:
         """Tell which rows come after a gap, in their own direction or in what their sender had received."""
         if self.unopened:
-            return UNOPENED
+            return UnknownReason.START
         if self._gave_up:
-            return LIMIT
+            return UnknownReason.LIMIT
         ends, acked = rows[END], rows[ACKED]
         top = int(acked.max())
         if (
@@ -200,12 +196,14 @@ class ConnectionFlow:
             and top < other.end + SHORTEST_MESSAGE
             and acked.min() >= 0
         ):
-            return SURE
+            return UnknownReason.KNOWN
         top_acked = np.maximum.accumulate(acked)
-        doubt = np.where((ends > own.first_gap) | (top_acked > other.first_gap), LOST, SURE)
-        doubt[top_acked >= other.end + SHORTEST_MESSAGE] = LOST if other.end else ONE_SIDED
-        doubt[acked < 0] = ONE_SIDED
-        return doubt
+        unknown = np.where(
+            (ends > own.first_gap) | (top_acked > other.first_gap), UnknownReason.GAP, UnknownReason.KNOWN
+        )
+        unknown[top_acked >= other.end + SHORTEST_MESSAGE] = UnknownReason.GAP if other.end else UnknownReason.ONE_SIDED
+        unknown[acked < 0] = UnknownReason.ONE_SIDED
+        return unknown
 
     def _finish_producer(self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar) -> None:
         """At the end of the capture, report a full window, or an idle producer with unacked bytes."""
@@ -217,16 +215,18 @@ class ConnectionFlow:
             min(from_producer.first_gap, from_consumer.first_gap) < NEVER
             or from_consumer.acked >= from_producer.end + SHORTEST_MESSAGE
         )
-        doubt = UNOPENED if self.unopened else LIMIT if self._gave_up else LOST if lost else SURE
+        unknown = UnknownReason.GAP if lost else UnknownReason.KNOWN
+        if self.unopened or self._gave_up:
+            unknown = UnknownReason.START if self.unopened else UnknownReason.LIMIT
         if late_acks.shape[1]:
             at = np.full(late_acks.shape[1], producer.outstanding, np.int64)
             acked = acked_bytes(at, late_acks[SIZE])
             none = np.zeros(late_acks.shape[1], np.int64)
-            producer.note_stalls(NONE, late_acks, none, FlowSums(at, at, acked, 0, 0), doubt)
+            producer.note_stalls(NONE, late_acks, none, FlowSums(at, at, acked, 0, 0), unknown)
             producer.note_outstanding(int((at - acked).min()))
             producer.outstanding -= int(acked[-1])
         end_ns = max(from_producer.time_ns, from_consumer.time_ns)
-        producer.note_final_stall(end_ns, doubt)
+        producer.note_final_stall(end_ns, unknown)
         quiet = end_ns - int(producer.last_message[TIME, 0])
         if quiet <= QUIET_NS and producer.idle is None:
             return
@@ -247,7 +247,7 @@ class ConnectionFlow:
             quiet_s=quiet // SECOND_NS,
             drift=drift,
             drift_count=count,
-            doubt=doubt,
+            unknown=unknown,
         )
 
     def _drop_done(self) -> None:

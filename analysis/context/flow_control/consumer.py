@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NO_WINDOW
 from analysis.context.flow_control.producer import SECOND_NS, acked_bytes
 from analysis.context.flow_control.rows import (
@@ -24,7 +25,6 @@ from analysis.context.flow_control.rows import (
     NONE,
     ORDINAL,
     SIZE,
-    SURE,
     TIME,
     WIDTH,
 )
@@ -135,7 +135,7 @@ class ConsumerFlow:
             self._drifts_before_window = self.unacked.drift_counts_before(place)
         self.window = size
 
-    def add_up(self, acks: Longs, buffer_sizes: BufferSizes, doubt: Longs | int) -> None:
+    def add_up(self, acks: Longs, buffer_sizes: BufferSizes, unknown: Longs | int) -> None:
         """Add up acks under one window."""
         unacked, given = self.unacked, acks[SIZE]
         acked_offsets = np.maximum.accumulate(acks[ACKED])
@@ -158,7 +158,7 @@ class ConsumerFlow:
             self.acked, self.acked_lenient = int(back[-1]), int(given_back[-1])
         malformed = acks[CODE] & MALFORMED > 0
         requested = buffer_sizes.was_requested(acks[END], acked_offsets)
-        sure = doubt == SURE
+        sure = unknown == UnknownReason.KNOWN
         self.acks.add(
             self.connection,
             {"guilty": acks, "oldest": oldest},
@@ -176,7 +176,7 @@ class ConsumerFlow:
             late_root=self._first_of_run("late", acks, latency > LATE_NS, (latency > 0) & (latency <= LATE_NS)),
             zero_root=0 if given.all() else self._first_of_kind("zero", acks, (given == 0) & ~malformed),
             unwanted_root=0 if requested.all() else self._first_of_kind("unwanted", acks, ~requested & sure),
-            doubt=doubt,
+            unknown=unknown,
         )
         self._noops = self._noops[int(noops[-1]) - self._noops_before :]
         self._noops_before = int(noops[-1])

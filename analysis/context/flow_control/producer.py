@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NO_WINDOW
-from analysis.context.flow_control.rows import ACKED, CODE, END, NONE, ORDINAL, SIZE, SURE, TIME, UPR, WIDTH
+from analysis.context.flow_control.rows import ACKED, CODE, END, NONE, ORDINAL, SIZE, TIME, UPR, WIDTH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,7 +124,7 @@ class ProducerFlow:
         self.changed_at, self._changed_ns = change.offset, change.time_ns
         self._freed_ns = max(self._freed_ns, change.time_ns)
 
-    def add_up(self, messages: Longs, acks: Longs, doubt: Longs | int) -> int:
+    def add_up(self, messages: Longs, acks: Longs, unknown: Longs | int) -> int:
         """Add up messages under one window.
 
         ``acks`` are those that the producer did not know before; returns how many of them it knows at the end.
@@ -151,7 +152,7 @@ class ProducerFlow:
                 counted = self._counted_by_upr(messages, known)
                 same = False
             lenient = strict if same else flow_sums(self.outstanding, counted, known, first, given)
-            self._add_sent_rows(messages, acks, known, first, lenient, strict, size, doubt)
+            self._add_sent_rows(messages, acks, known, first, lenient, strict, size, unknown)
             self.outstanding = lenient.end
         self.last_message = messages[:, -1:].copy()
         self._latest_ns = max(self._latest_ns, int(messages[TIME].max()))
@@ -177,7 +178,7 @@ class ProducerFlow:
         lenient: FlowSums,
         strict: FlowSums,
         size: Longs,
-        doubt: Longs | int,
+        unknown: Longs | int,
     ) -> None:
         full: Longs | int = self.window
         if (messages[CODE, -1] | messages[CODE, 0]) & UPR:
@@ -206,14 +207,14 @@ class ProducerFlow:
             outstanding=lenient.before,
             unacked=strict.before,
             root=root,
-            doubt=doubt,
+            unknown=unknown,
         )
         if known is not None:
-            self.note_stalls(messages, acks[:, : len(first)], first, lenient, doubt)
+            self.note_stalls(messages, acks[:, : len(first)], first, lenient, unknown)
             if self.idle is not None:
                 self.note_outstanding(int(lenient.after_acks.min()))
         if self.idle is None:
-            self._find_idle_point(messages, acks, known, lenient, doubt)
+            self._find_idle_point(messages, acks, known, lenient, unknown)
 
     def _acks_before(self, messages: Longs, acks: Longs, known: Longs | None) -> Longs:
         """Return the last ack that the producer knew at each message."""
@@ -246,7 +247,7 @@ class ProducerFlow:
         self._delay_until_ns = int(until[final])
         return found
 
-    def note_stalls(self, messages: Longs, acks: Longs, first: Longs, lenient: FlowSums, doubt: Longs | int) -> None:
+    def note_stalls(self, messages: Longs, acks: Longs, first: Longs, lenient: FlowSums, unknown: Longs | int) -> None:
         """Note the acks that came at a full window, and how long the producer had waited for them (FLC-03)."""
         before = lenient.before_acks
         some = np.flatnonzero(acks[SIZE] > 0)
@@ -273,10 +274,10 @@ class ProducerFlow:
             waited_ns=waited,
             waited_s=waited // SECOND_NS,
             root=last_message[ORDINAL],
-            doubt=doubt if isinstance(doubt, int) else doubt[np.minimum(first[chosen], len(doubt) - 1)],
+            unknown=unknown if isinstance(unknown, int) else unknown[np.minimum(first[chosen], len(unknown) - 1)],
         )
 
-    def note_final_stall(self, end_ns: int, doubt: int) -> None:
+    def note_final_stall(self, end_ns: int, unknown: int) -> None:
         """Note that the window is still full at the end of the capture (FLC-03)."""
         if self.outstanding >= self.window:
             waited = max(end_ns - max(self._freed_ns, int(self.last_message[TIME, 0])), 0)
@@ -288,7 +289,7 @@ class ProducerFlow:
                 waited_ns=waited,
                 waited_s=waited // SECOND_NS,
                 root=int(self.last_message[ORDINAL, 0]),
-                doubt=doubt,
+                unknown=unknown,
             )
 
     def note_outstanding(self, low: int) -> None:
@@ -299,7 +300,7 @@ class ProducerFlow:
                 self.idle = None
 
     def _find_idle_point(
-        self, messages: Longs, acks: Longs, known: Longs | None, lenient: FlowSums, doubt: Longs | int
+        self, messages: Longs, acks: Longs, known: Longs | None, lenient: FlowSums, unknown: Longs | int
     ) -> None:
         """Find the first pause at which much was outstanding that has not been acked since (FLC-04)."""
         times = messages[TIME]
@@ -310,7 +311,7 @@ class ProducerFlow:
             number = 0 if known is None else int(known[place])
             if known is not None and number < len(lenient.at):
                 low = min(low, int(lenient.after_acks[number:].min()))
-            sure = doubt == SURE if isinstance(doubt, int) else doubt[place] == SURE
+            sure = unknown == UnknownReason.KNOWN if isinstance(unknown, int) else unknown[place] == UnknownReason.KNOWN
             if sure and level < self.window and low * KEPT_PART >= self.window:
                 guilty = acks[:, number - 1 : number] if number else self.last_ack
                 if not guilty.shape[1]:

@@ -42,9 +42,6 @@ DRIFTS: tuple[tuple[str, int], ...] = (
 _PREPARE, _STREAM_END, _MARKER, _MUTATION = range(1, 5)
 _MARKER_VERSION = 1
 
-#: Why something is not known; the numbers stand in the column ``doubt``.
-SURE, LOST, UNOPENED, ONE_SIDED, LIMIT = range(5)
-
 _DRIFT_OF = np.zeros(256, np.int64)
 _DRIFT_OF[[kinds.PREPARE, kinds.STREAM_END, kinds.SNAPSHOT_MARKER, kinds.MUTATION]] = (
     _PREPARE,

@@ -83,7 +83,12 @@ class FlowControl:
     def tables(self) -> dict[str, list[Table]]:
         """Return the rows that were made since the last call."""
         tables = self._tables
-        buffers = {"sent": tables.sent, "stalls": tables.stalls, "acks": tables.acks, "rests": tables.idle_producers}
+        buffers = {
+            "sent": tables.sent,
+            "stalls": tables.stalls,
+            "acks": tables.acks,
+            "idle_producers": tables.idle_producers,
+        }
         return {name: [table] for name, buffer in buffers.items() if (table := buffer.table()) is not None}
 
     def _grow(self, room: int) -> None:

@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
+from analysis.context.codes import Pairing, UnknownReason
 from analysis.context.requests.state import (
     FEATURE_BITS,
-    GAP,
-    LIMIT,
-    ONE_SIDED,
-    START,
     PendingRequest,
     UnmatchedResponse,
     bit,
@@ -191,9 +188,11 @@ class SetupReader:
             if harmless:
                 return False
             lost = max(talk.doubt[side], self._gap_of(talk, side, index)) > 0
-            self._desk.unasked(talk, orphan, START if not talk.opened else GAP if lost else talk.lost())
+            self._desk.unasked(
+                talk, orphan, UnknownReason.START if not talk.opened else UnknownReason.GAP if lost else talk.lost()
+            )
         elif not talk.leave_orphan(place, orphan):
-            self._desk.unasked(talk, orphan, LIMIT)
+            self._desk.unasked(talk, orphan, UnknownReason.LIMIT)
         return True
 
     def _unexplained(self, talk: ConnectionState, index: int, ref: Ref) -> None:
@@ -221,7 +220,7 @@ class SetupReader:
             {"request": asked.ref},
             opcode=asked.opcode,
             status=status,
-            pairing=1,
+            pairing=Pairing.ANSWERED,
             latency_ns=ref.time_ns - asked.ref.time_ns,
             opaque=asked.opaque,
         )
@@ -277,9 +276,9 @@ class SetupReader:
         settling = key is None or key in talk.over or talk.leaving[vbucket] > 0
         unknown = talk.lost()
         if not unknown and self._gap_of(talk, other, index) > 0:
-            unknown = GAP
+            unknown = UnknownReason.GAP
         if not unknown and self._heard(talk, other, index) < or_else(row["acked_offset"]):
-            unknown = ONE_SIDED  # a close may have been on its way
+            unknown = UnknownReason.ONE_SIDED  # a close may have been on its way
         self._desk.answers.add(
             talk.number,
             vbucket,
@@ -288,14 +287,14 @@ class SetupReader:
             {},
             opcode=row["opcode"],
             status=or_else(row["status"]),
-            pairing=3,
-            early=int(early),
+            pairing=Pairing.TO_DATA,
+            is_upr=int(early),
             data=1,
-            settling=int(settling),
+            closing_or_takeover=int(settling),
             unknown=unknown,
             to_stream=int(key is not None),
             opaque=opaque,
-            again=int((1 - ref.side, row["opcode"], opaque) in talk.answered),
+            repeated=int((1 - ref.side, row["opcode"], opaque) in talk.answered),
         )
 
     def _heard(self, talk: ConnectionState, side: int, before: int) -> int:
@@ -352,7 +351,7 @@ class SetupReader:
             ref,
             {"request": found.ref},
             opcode=row["opcode"],
-            pairing=1,
+            pairing=Pairing.ANSWERED,
             draft=1,
             opaque=opaque,
             latency_ns=ref.time_ns - found.ref.time_ns,

@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from analysis.context.codes import UnknownReason
 from dissector.spec import enums
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 #: A hostile capture must not fill the memory: of each kind so many are remembered per connection.
 MAX_WAITING = 8192
-
-#: Why something stays undecided, as numbers in tables; 0: nothing is in doubt.
-KNOWN, GAP, START, END, ONE_SIDED, LIMIT = range(6)
 
 #: What can be agreed upon, a bit each: control parameters by name, HELLO features, and open flags.
 AGREEMENTS: tuple[str, ...] = (
@@ -198,8 +196,14 @@ class ConnectionState:
         self.orphaned -= 1
         return orphan
 
-    def lost(self, since: int = 0) -> int:
+    def lost(self, since: int = 0) -> UnknownReason:
         """Return whether something may be missing: from either direction, since a row."""
         if not self.opened:
-            return START
-        return GAP if max(self.doubt) > since else LIMIT if self.crowded else KNOWN
+            return UnknownReason.START
+        return (
+            UnknownReason.GAP
+            if max(self.doubt) > since
+            else UnknownReason.LIMIT
+            if self.crowded
+            else UnknownReason.KNOWN
+        )

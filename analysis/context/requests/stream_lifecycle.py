@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from analysis.context.codes import UnknownReason
 from analysis.context.frame_refs import Ref
-from analysis.context.requests.state import GAP, KNOWN, START, AddStreamLink, PendingClose, bit
+from analysis.context.requests.state import AddStreamLink, PendingClose, bit
 from dissector.spec import enums
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class StreamLifecycle:
         fresh = instances.add(granted=1, opaque=asked.opaque, **asked.numbers)
         instances.refs["request"][fresh] = tuple(asked.ref)
         instances.refs["answer"][fresh] = tuple(ref)
-        self._desk.begins.add(
+        self._desk.stream_starts.add(
             talk.number,
             asked.vbucket,
             asked.stream_id,
@@ -184,16 +185,22 @@ class StreamLifecycle:
         link = asked.links[-1] if asked.links else None
         opaque = -1 if link is None else link.opaque
         odd, other = self._byte_order(talk, ref, opaque, told, swapped)
-        unknown = START if not talk.opened else GAP if max(talk.doubt) > 0 or told < 0 else KNOWN
-        self._desk.additions.add(
+        unknown = (
+            UnknownReason.START
+            if not talk.opened
+            else UnknownReason.GAP
+            if max(talk.doubt) > 0 or told < 0
+            else UnknownReason.KNOWN
+        )
+        self._desk.add_streams.add(
             talk.number,
             asked.vbucket,
             0,
             ref,
-            {"request": asked.ref, "stream_request": link and link.ref, "other": other, "odd": odd},
+            {"request": asked.ref, "stream_request": link and link.ref, "other": other, "byte_order_change": odd},
             asked=asked.opaque,
-            told=told,
-            told_reversed=swapped,
+            reply_opaque=told,
+            reply_opaque_swapped=swapped,
             asked_flags=asked.numbers.get("flags", 0),
             sent_flags=0 if link is None else link.flags,
             found=int(link is not None),

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context import kinds
+from analysis.context.codes import Pairing, UnknownReason
 from analysis.context.frame_refs import Ref
 from analysis.context.progress import DirectionProgress
 from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, BatchChanges, SetupReader
-from analysis.context.requests.state import END, GAP, KNOWN, MAX_WAITING, ONE_SIDED, START, ConnectionState
+from analysis.context.requests.state import MAX_WAITING, ConnectionState
 from analysis.context.requests.stream_lifecycle import KEY_BITS
 from analysis.context.tables import Records
 
@@ -48,30 +49,30 @@ class RequestTracker:
         self._refused: OrderedDict[int, None] = OrderedDict()  #: ordinals of stream ends with another stream's opaque
         self.answers = Records(
             (
-                *("opcode", "status", "pairing", "early", "draft", "data", "unknown", "settling"),
-                *("latency_ns", "to_stream", "opaque", "again"),
+                *("opcode", "status", "pairing", "is_upr", "draft", "data", "unknown", "closing_or_takeover"),
+                *("latency_ns", "to_stream", "opaque", "repeated"),
             ),
             ("request",),
         )
-        self.exchanges = Records(
+        self.requests = Records(
             ("opcode", "answered", "latency_ns", "seconds", "unknown", "patient", "opaque"), ("answer",)
         )
-        self.begins = Records(
+        self.stream_starts = Records(
             (
                 *("live", "shared", "reused", "opaque", "unknown", "other_vbucket", "handed_over"),
                 *("previous_opaque", "draft"),
             ),
             ("request", "previous", "sharer"),
         )
-        self.closings = Records(("announced", "ended", "reason", "unknown"), ("request", "answer", "ending"))
-        self.additions = Records(
+        self.stream_closes = Records(("announced", "ended", "reason", "unknown"), ("request", "answer", "ending"))
+        self.add_streams = Records(
             (
-                *("asked", "told", "told_reversed", "asked_flags", "sent_flags", "found", "unknown"),
+                *("asked", "reply_opaque", "reply_opaque_swapped", "asked_flags", "sent_flags", "found", "unknown"),
                 *("stream_opaque", "matches", "changed"),
             ),
-            ("request", "stream_request", "other", "odd"),
+            ("request", "stream_request", "other", "byte_order_change"),
         )
-        self.endings = Records(("unknown", "end_seqno", "seconds"), ("request",))
+        self.completed_streams = Records(("unknown", "end_seqno", "seconds"), ("request",))
 
     def talk(self, connection: int) -> ConnectionState:
         """Return what is remembered of a connection."""
@@ -97,7 +98,7 @@ class RequestTracker:
         done = BatchChanges()
         self._directions = directions
         kind = sight.kind
-        wanted = (kind == kinds.DESK) | (kind == kinds.END) | (kind == kinds.STATE)
+        wanted = (kind == kinds.SETUP) | (kind == kinds.END) | (kind == kinds.STATE)
         markers = kind == kinds.MARKER
         if markers.any():
             wanted |= markers & (np.maximum(sight.numbers("snapshot_type"), 0) & ACK_WANTED > 0)
@@ -120,7 +121,11 @@ class RequestTracker:
                 for orphan in orphans:
                     self.unasked(talk, orphan, self._unknown_question(talk, orphan))
             for closing in talk.closing.values():
-                unknown = self._unknown_silence(talk, closing.ref, closing.ref.side) if closing.announced else KNOWN
+                unknown = (
+                    self._unknown_silence(talk, closing.ref, closing.ref.side)
+                    if closing.announced
+                    else UnknownReason.KNOWN
+                )
                 self.closing_ended(talk, closing, None, 0, unknown)
             for key, ref in talk.reached.items():
                 self._unended(talk, key, ref)
@@ -135,38 +140,38 @@ class RequestTracker:
     def _unknown_silence(self, talk: ConnectionState, ref: Ref, side: int, patience_ns: int = LINGER_NS) -> int:
         """Return why it is not certain that a side said nothing more about something."""
         if not talk.opened:
-            return START
+            return UnknownReason.START
         if max(self._lost(talk, 0), self._lost(talk, 1)) > 0:
-            return GAP
+            return UnknownReason.GAP
         if self.latest.time_ns(talk.number * 2 + side) < ref.time_ns + patience_ns:
-            return END
-        return KNOWN if self.latest.free(talk.number, talk.window) else END
+            return UnknownReason.END
+        return UnknownReason.KNOWN if self.latest.free(talk.number, talk.window) else UnknownReason.END
 
     def _unanswered(self, talk: ConnectionState, asked: PendingRequest) -> None:
         """Report a request that nobody has answered."""
         other = talk.number * 2 + 1 - asked.ref.side
-        unknown = START if not talk.opened else KNOWN
+        unknown = UnknownReason.START if not talk.opened else UnknownReason.KNOWN
         if not unknown and max(self._lost(talk, 0), self._lost(talk, 1)) > 0:
-            unknown = GAP
+            unknown = UnknownReason.GAP
         if not unknown and self.latest.time_ns(other) == 0:
-            unknown = ONE_SIDED
+            unknown = UnknownReason.ONE_SIDED
         if not unknown and (
             self.latest.time_ns(other) <= asked.ref.time_ns + PATIENCE_NS or self.latest.acked(other) < asked.end_offset
         ):
-            unknown = END
+            unknown = UnknownReason.END
         waited = max(self.latest.time_ns(other) - asked.ref.time_ns, 0)
         self._exchange(talk, asked, None, waited, unknown)
 
     def exchanged(self, talk: ConnectionState, asked: PendingRequest, answer: Ref) -> None:
         """Report a request that was answered."""
         latency = answer.time_ns - asked.ref.time_ns
-        unknown = talk.lost(asked.ref.ordinal) if latency > PATIENCE_NS else KNOWN
+        unknown = talk.lost(asked.ref.ordinal) if latency > PATIENCE_NS else UnknownReason.KNOWN
         self._exchange(talk, asked, answer, latency, unknown)
 
     def _exchange(
         self, talk: ConnectionState, asked: PendingRequest, answer: Ref | None, latency: int, unknown: int
     ) -> None:
-        self.exchanges.add(
+        self.requests.add(
             talk.number,
             asked.vbucket,
             asked.stream_id,
@@ -185,7 +190,7 @@ class RequestTracker:
         self, talk: ConnectionState, closing: PendingClose, ending: Ref | None, reason: int, unknown: int
     ) -> None:
         """Report how the closing of a stream went on."""
-        self.closings.add(
+        self.stream_closes.add(
             talk.number,
             closing.vbucket,
             closing.stream_id,
@@ -212,7 +217,7 @@ class RequestTracker:
     def _unended(self, talk: ConnectionState, key: int, ref: Ref) -> None:
         instance = talk.live.get(key, -1)
         request = Ref.of(self.instances.refs["request"][instance]) if instance >= 0 else None
-        self.endings.add(
+        self.completed_streams.add(
             talk.number,
             key >> 17 & 0xFFFF,
             key >> 1 & 0xFFFF,
@@ -230,17 +235,19 @@ class RequestTracker:
         assert self._directions is not None  # noqa: S101
         other = 1 - orphan.side
         if not talk.opened:
-            return START
+            return UnknownReason.START
         if self._lost(talk, other) > 0:
-            return GAP
+            return UnknownReason.GAP
         if self._directions.heard(talk.number * 2 + other) < orphan.acked:
-            return ONE_SIDED
+            return UnknownReason.ONE_SIDED
         return talk.lost()
 
     def unasked(self, talk: ConnectionState, orphan: UnmatchedResponse, unknown: int) -> None:
         """Report an answer to nothing."""
         key = orphan.key
-        pairing = 3 if orphan.harmless else 0 if orphan.first is None else 2
+        pairing = Pairing.NONE if orphan.first is None else Pairing.REPEATED
+        if orphan.harmless:
+            pairing = Pairing.TO_DATA
         self.answers.add(
             talk.number,
             -1 if key is None else key >> 17 & 0xFFFF,
@@ -252,5 +259,5 @@ class RequestTracker:
             pairing=pairing,
             unknown=unknown,
             opaque=orphan.opaque,
-            again=int(orphan.first is not None),
+            repeated=int(orphan.first is not None),
         )

@@ -38,7 +38,7 @@ _NUMBERS: dict[str, int] = {
     "disk_end": UNKNOWN,  #: of the last disk marker
     "typed": 0,  #: 1: a marker's type was 2 or more, so that types are bits
     "merged": 0,  #: 1: a marker started inside what the one before it had left unsent
-    "due": 0,  #: markers that are to be confirmed and are not
+    "unconfirmed_markers": 0,  #: markers that are to be confirmed and are not
     "items": 0,  #: since the marker
     "total": 0,  #: since the beginning
     "last_seqno": UNKNOWN,

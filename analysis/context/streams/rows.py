@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Rows = Longs | None
 
 #: Kinds of rows that are no messages of a stream, but have their place among them.
-BEGUN, CLOSED, CONFIRMED = range(kinds.DESK + 1, kinds.DESK + 4)
+BEGUN, CLOSED, CONFIRMED = range(kinds.SETUP + 1, kinds.SETUP + 4)
 #: Columns of the frames that go into the table as they are; seqnos and the like are -1 where there are none.
 _TAKEN = (
     *("opcode", "opaque", "time_ns", "end_offset", "acked_offset", "snap_start_seqno", "snap_end_seqno", "rev_seqno"),
@@ -177,7 +177,7 @@ class StreamRows:
             "gap": self.gaps,
             "row": self.rows,
             "ordinal": self.ordinal,
-            "early": gathered(lambda: self.sight.early, self.rows),
+            "is_upr": gathered(lambda: self.sight.early, self.rows),
             "draft": gathered(lambda: self.sight.draft, self.rows),
             "cas": gathered(lambda: self.sight.signed("cas"), self.rows),
         }
@@ -186,7 +186,7 @@ class StreamRows:
         columns["answer_offset"] = lambda rows: self.instances.refs["answer"]["start_offset"][self.of(rows)]
         columns["answer_ordinal"] = lambda rows: self.instances.refs["answer"]["ordinal"][self.of(rows)]
         columns["lost_since_begin"] = self._lost_since_begin
-        columns["unheard"] = lambda rows: self.number("acked_offset", rows) > self._other_side(rows)[0]
+        columns["peer_not_captured"] = lambda rows: self.number("acked_offset", rows) > self._other_side(rows)[0]
         columns["connection_gap"] = lambda rows: self._other_side(rows)[1]
         refs: dict[str, Any] = {"guilty": gathered(self.sight.refs, self.rows)}
         refs["here"] = refs["guilty"]
@@ -252,8 +252,10 @@ class StreamRows:
         self._asking = asking = RowsOfKind(self.groups, self.markers.mask & (flags > 0) & (flags & _ACK_WANTED > 0))
         columns["acked_before"] = self.last(acks, "prepared_seqno", "acked_seqno")
         refs["before"] = self.references(acks, "seqno_ack")
-        columns["due"] = lambda rows: (
-            self.instances["due"][self.of(rows)] + asking.count_before(rows) - confirmed.count_before(rows)
+        columns["unconfirmed_markers"] = lambda rows: (
+            self.instances["unconfirmed_markers"][self.of(rows)]
+            + asking.count_before(rows)
+            - confirmed.count_before(rows)
         )
         if len(confirmed):
             asked = {row: each for row, each, _ in self._done.confirmations}
@@ -282,8 +284,8 @@ class StreamRows:
             self.keep(name, trail)
         self.keep("seqno_ack", self._acks)
         self.keep_number("acked_seqno", self._acks, "prepared_seqno")
-        np.add.at(instances["due"], self.entry[self._asking.at], 1)
-        np.subtract.at(instances["due"], self.entry[self._confirmed.at], 1)
+        np.add.at(instances["unconfirmed_markers"], self.entry[self._asking.at], 1)
+        np.subtract.at(instances["unconfirmed_markers"], self.entry[self._confirmed.at], 1)
         if len(self._unreadable):
             found = self._unreadable.until(ends)
             instances["unreadable"][self.entries[found >= 0]] = self.ordinal[found[found >= 0]]

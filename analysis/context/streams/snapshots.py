@@ -196,7 +196,7 @@ class Snapshots:
 
     @cached_property
     def _finished(self) -> RowsOfKind:
-        return self._stretch.trail(kinds.CLOSING)
+        return self._stretch.trail(kinds.SNAPSHOT_END)
 
     @cached_property
     def _started(self) -> RowsOfKind:

@@ -17,6 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from analysis.context import Context
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control import connection as connection_flow
 from analysis.context.flow_control import tracker
 from analysis.context.flow_control.buffer_size import NO_WINDOW, BufferSizes, requested_size
@@ -37,10 +38,10 @@ NAMES = (
     *("time_ns", "opcode", "response", "flow_bytes", "buffer_bytes", "opaque", "key", "text", "status", "open_flags"),
     *("dialect", "stream_id", "marker_version"),
 )
-SENT = ("outstanding", "unacked", "window", "full", "doubt")
-ACKS = ("bytes", "due", "excess", "window", "wanted", "noops", "noops_since", "latency_ns", "doubt")
-STALLS = ("outstanding", "window", "waited_ns", "doubt")
-RESTS = ("leftover", "window", "quiet_ns", "drift", "drift_count", "doubt")
+SENT = ("outstanding", "unacked", "window", "full", "unknown")
+ACKS = ("bytes", "due", "excess", "window", "wanted", "noops", "noops_since", "latency_ns", "unknown")
+STALLS = ("outstanding", "window", "waited_ns", "unknown")
+RESTS = ("leftover", "window", "quiet_ns", "drift", "drift_count", "unknown")
 ROUGH = (
     Impairments(),
     Impairments(reorder=0.3, duplicate=0.2, retransmit=0.2, overlap=0.2, mss=(30, 300)),
@@ -57,7 +58,7 @@ def tables_of(batches: Iterable[pa.RecordBatch]) -> tuple[list[tuple[str, Table]
 
     def take(tables: Iterable[tuple[str, Table]]) -> None:
         for name, table in tables:
-            if name in ("sent", "acks", "stalls", "rests"):
+            if name in ("sent", "acks", "stalls", "idle_producers"):
                 found.append((name, table))
 
     for batch in batches:
@@ -71,7 +72,7 @@ def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, FlowRows]:
     tables, names = tables_of(batches)
     for name, table in tables:
         places = table.refs("guilty")["start_offset"].tolist()
-        columns = {"sent": SENT, "acks": ACKS, "stalls": STALLS, "rests": RESTS}[name]
+        columns = {"sent": SENT, "acks": ACKS, "stalls": STALLS, "idle_producers": RESTS}[name]
         rows = [tuple(map(int, row)) for row in zip(*(table[each].tolist() for each in columns), strict=True)]
         for connection, place, row in zip(table["connection"].tolist(), places, rows, strict=True):
             each = found[names[connection]]
@@ -79,8 +80,8 @@ def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, FlowRows]:
                 each.sent[place] = row
             elif name == "acks":
                 each.acks[place] = row
-            elif name == "rests":
-                each.rests.append((place, *row))
+            elif name == "idle_producers":
+                each.idle.append((place, *row))
         if name == "stalls":
             lasts = table.refs("last")["start_offset"].tolist()
             for connection, place, last, row in zip(table["connection"].tolist(), places, lasts, rows, strict=True):
@@ -111,7 +112,7 @@ def compare(batches: Sequence[pa.RecordBatch]) -> dict[str, FlowRows]:
         assert found[name].sent == each.sent
         assert found[name].acks == each.acks
         assert sorted(found[name].stalls) == sorted(each.stalls)
-        assert found[name].rests == each.rests
+        assert found[name].idle == each.idle
     return found
 
 
@@ -214,7 +215,7 @@ def test_too_much_to_keep_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert set(each.sent) == set(found[name_of].sent)
                 assert set(each.acks) == set(found[name_of].acks)
             doubts = {row[-1] for each in found.values() for row in each.sent.values()}
-            assert 4 in doubts
+            assert UnknownReason.LIMIT in doubts
 
 
 def test_connections_without_a_window_keep_nothing() -> None:
@@ -227,7 +228,7 @@ def test_connections_without_a_window_keep_nothing() -> None:
     session.noop()
     context = Context()
     for batch in batches_of(captured([session.talk])):
-        assert not {"sent", "acks", "stalls", "rests"} & {name for name, _ in context.fold(batch)}
+        assert not {"sent", "acks", "stalls", "idle_producers"} & {name for name, _ in context.fold(batch)}
     assert context._flow._gathered_rows <= 1, "a no-op may be remembered"
 
 
