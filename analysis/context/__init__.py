@@ -64,15 +64,13 @@ class Context:
         facts = self._facts.fold(sight, done.changes)
         yield "frames", _frames(sight, facts, gaps)
         yield from self._flaws.fold(sight, facts, self._directions)
-        stretch = self._streams.fold(sight, done, gaps, self._directions)
-        ending = stretch.ordinals(stretch.trail(kinds.END), "ending")
-        for name, table in stretch.tables(facts):
-            table.add("flawed", gathered(partial(defect_rows, sight), stretch.rows))
-            table.add("end_refused", lambda rows: self._desk.refused(ending(rows)))
+        streams = self._streams.fold(sight, done, gaps, self._directions)
+        for name, table in streams.tables(facts):
+            table.add("flawed", gathered(partial(defect_rows, sight), streams.rows.in_batch))
+            table.add("end_refused", lambda rows: self._desk.refused(streams.ending_ordinal(rows)))
             yield name, table
-        stretch.reached()
-        stretch.remember()
-        stretch.release()
+        streams.note_reached()
+        streams.remember()
         self._flow.fold(sight, facts)
         yield from self._rest()
         self._directions.commit(sight, gaps)
