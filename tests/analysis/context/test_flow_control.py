@@ -90,7 +90,7 @@ def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, FlowRows]:
 
 
 def expected(batches: Iterable[pa.RecordBatch]) -> dict[str, FlowRows | None]:
-    """What the oracle says, by connection; None where the beginning is not there, so that nobody knows."""
+    """What the oracle says, by connection; None where the beginning was not captured, so that it can't be known."""
     rows: dict[str, list[Row]] = defaultdict(list)
     for batch in batches:
         for row in batch.select(NAMES).to_pylist():
@@ -159,7 +159,7 @@ def chatter(chance: random.Random, *, early: bool = False) -> Conversation:
 
 
 def shuffled(batches: Sequence[pa.RecordBatch], chance: random.Random) -> pa.RecordBatch:
-    """Put the directions into each other by chance, each in its own order, behind the open."""
+    """Put the directions into each other by chance, each in its own order, after the open."""
     whole = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     sides = whole.column("direction").to_pylist()
     keep = min(2, len(sides))
