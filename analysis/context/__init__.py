@@ -1,16 +1,14 @@
 """Frames in context: one pass over batches of frames that adds what single messages cannot show.
 
-``Context.fold`` takes a batch and gives tables for rules: one of all frames, one of the messages of streams with their
-instance, marker and predecessors, and smaller ones of answers, exchanges, beginnings and ends of streams, acks. Memory
-is bounded, and the tables are the same however the frames are cut into batches.
+``Context.fold`` takes a batch and gives the tables that :mod:`analysis.context.schema` declares: the messages of
+streams, each with its stream, marker and what came before it; requests and answers; starts and ends of streams; flow
+control. Memory is bounded, and the tables are the same however the frames are cut into batches.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from analysis.context import kinds
 from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch, DirectionGaps
@@ -23,17 +21,11 @@ from analysis.context.streams.instances import Instances
 from analysis.context.tables import Table, gathered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 __all__ = ["COLUMNS", "Context", "Table"]
-
-_FRAME_COLUMNS = (
-    *("opcode", "magic", "status", "datatype", "time_ns", "extras_length", "key_length", "value_length", "nmeta"),
-    *("vbucket", "stream_id", "event", "event_version", "open_flags", "stream_flags", "snapshot_type", "opaque"),
-)
 
 
 class Context:
@@ -62,13 +54,12 @@ class Context:
         if done.unexplained:
             gaps = self._directions.gaps(sight, done.unexplained)
         facts = self._facts.fold(sight, done.changes)
-        yield "frames", _frames(sight, facts, gaps)
         yield from self._flaws.fold(sight, facts, self._directions)
         stretch = self._streams.fold(sight, done, gaps, self._directions)
         ending = stretch.ordinals(stretch.trail(kinds.END), "ending")
         for name, table in stretch.tables(facts):
-            table.add("flawed", gathered(partial(defect_rows, sight), stretch.rows))
-            table.add("end_refused", lambda rows: self._desk.refused(ending(rows)))
+            table.add("has_defect", gathered(partial(defect_rows, sight), stretch.rows))
+            table.add("end_ignored", lambda rows: self._desk.refused(ending(rows)))
             yield name, table
         stretch.reached()
         stretch.remember()
@@ -94,30 +85,3 @@ class Context:
         for name, tables in self._flow.tables().items():
             for table in tables:
                 yield name, table
-
-
-def _same(column: NDArray[Any]) -> NDArray[Any]:
-    return column
-
-
-def _frames(sight: ContextBatch, facts: dict[str, NDArray[np.int64]], gaps: NDArray[np.int64]) -> Table:
-    """Return the table of all frames of UPR connections."""
-    rows = np.flatnonzero(sight.kind != kinds.NONE)
-    whole: dict[str, Callable[[], NDArray[Any]]] = {name: partial(sight.numbers, name) for name in _FRAME_COLUMNS}
-    whole |= {name: partial(_same, column) for name, column in facts.items()}
-    whole["cas"] = partial(sight.signed, "cas")
-    for name, column in (
-        ("connection", sight.connection),
-        ("gap", gaps),
-        ("is_upr", sight.early),
-        ("draft", sight.draft),
-        ("kind", sight.kind),
-        ("response", sight.response),
-    ):
-        whole[name] = partial(_same, column)
-    columns: dict[str, Any] = {name: gathered(make, rows) for name, make in whole.items()}
-    columns["row"] = rows
-    columns["defects"] = lambda chosen: sight.view.batch.column("defects").take(
-        rows if chosen is None else rows[chosen]
-    )
-    return Table(len(rows), columns, {"guilty": gathered(sight.refs, rows)})

@@ -53,7 +53,7 @@ def _columns() -> dict[str, NDArray[np.int8]]:
 
 
 #: ``error_frm_03`` has a message's first defect that is an error by FRM-03, ``warning_frm_03`` the first that is not.
-COLUMNS_OF_FLAWS = _columns()
+DEFECT_COLUMNS = _columns()
 
 
 def defect_rows(sight: ContextBatch) -> Mask:
@@ -138,7 +138,7 @@ class _DefectRows:
         if not len(self.rows):
             return np.broadcast_to(np.int8(0), (self._sight.size,))
         found = np.zeros(self._sight.size, np.int8)
-        numbers = COLUMNS_OF_FLAWS[name][self._codes()]
+        numbers = DEFECT_COLUMNS[name][self._codes()]
         there = np.flatnonzero(numbers)[::-1]  # of several writes to one place the last one stays: the first defect
         found[self.rows[there]] = numbers[there]
         return found
@@ -221,8 +221,8 @@ def _spoken(sight: ContextBatch) -> Mask:
 def _messages(sight: ContextBatch, facts: dict[str, Longs], flawed: _DefectRows, rows: Longs) -> Table:
     whole: dict[str, Callable[[], NDArray[Any]]] = {name: partial(sight.numbers, name) for name in _TAKEN}
     whole |= {name: partial(_same, column) for name, column in facts.items()}
-    whole |= {name: partial(flawed.flaw, name) for name in COLUMNS_OF_FLAWS}
-    whole |= {f"{name}_root": partial(flawed.root, name) for name in COLUMNS_OF_FLAWS}
+    whole |= {name: partial(flawed.flaw, name) for name in DEFECT_COLUMNS}
+    whole |= {f"{name}_root": partial(flawed.root, name) for name in DEFECT_COLUMNS}
     whole["cas"] = partial(sight.signed, "cas")
     whole["lost"] = flawed.lost
     whole["peer_not_captured"] = flawed.unheard

@@ -16,7 +16,7 @@ _HELLO = sum(bit(name) for name in AGREEMENTS if name.startswith("hello_"))
 _FLEXIBLE = tuple(magic.value for magic in enums.MAGICS if magic.flexible)
 _FRAMED = _HELLO | bit("enable_stream_id")  #: either makes flexible framing possible
 _STREAM_FLAGS = sum(flag.value for flag in enums.STREAM_FLAGS.members)
-_NAMELESS = 0xFFFFFFFF & ~_STREAM_FLAGS
+_UNNAMED_FLAGS = col.stream_flags.has(0xFFFFFFFF & ~_STREAM_FLAGS).named("stream_flags has a bit without a name")
 _VALIDATORS = "request validators of the servers"
 #: Peers since 5.0 may be newer than this program. Before, the flags are all known.
 _MAYBE_NEWER = col.agreed.has(_HELLO) | (col.since >= release(5, 0))
@@ -183,10 +183,10 @@ RULES: tuple[Rule, ...] = (
             ),
             Check(
                 "messages",
-                ~col.stream_flags.has(_NAMELESS),
+                ~_UNNAMED_FLAGS,
                 "{opcode} with stream flags {stream_flags}, of which some have no name",
                 when=(col.stream_flags >= 0) & ~col.is_upr & ~col.draft,
-                unknown=(UNOPENED, Unknown("setup", col.stream_flags.has(_NAMELESS) & _MAYBE_NEWER)),
+                unknown=(UNOPENED, Unknown("setup", _UNNAMED_FLAGS & _MAYBE_NEWER)),
                 facts=("opcode", "stream_flags"),
                 root="stream_flags",
                 name="stream flags",

@@ -21,6 +21,7 @@ from analysis.context.progress import DirectionProgress
 from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, BatchChanges, SetupReader
 from analysis.context.requests.state import MAX_WAITING, ConnectionState
 from analysis.context.requests.stream_lifecycle import KEY_BITS
+from analysis.context.schema import TABLES
 from analysis.context.tables import Records
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ LINGER_NS = 10 * 10**9  #: the longest that a stream end may take which has noth
 PATIENT = frozenset((kinds.ADD_STREAM, kinds.STREAM_REQUEST))
 
 
+def _records(name: str) -> Records:
+    """Return the rows of a declared table, which come one at a time."""
+    return Records(TABLES[name])
+
+
 class RequestTracker:
     """All connections' dealings."""
 
@@ -47,32 +53,12 @@ class RequestTracker:
         self.latest = DirectionProgress()
         self._directions: DirectionGaps | None = None
         self._refused: OrderedDict[int, None] = OrderedDict()  #: ordinals of stream ends with another stream's opaque
-        self.answers = Records(
-            (
-                *("opcode", "status", "pairing", "is_upr", "draft", "data", "unknown", "closing_or_takeover"),
-                *("latency_ns", "to_stream", "opaque", "repeated"),
-            ),
-            ("request",),
-        )
-        self.requests = Records(
-            ("opcode", "answered", "latency_ns", "seconds", "unknown", "patient", "opaque"), ("answer",)
-        )
-        self.stream_starts = Records(
-            (
-                *("live", "shared", "reused", "opaque", "unknown", "other_vbucket", "handed_over"),
-                *("previous_opaque", "draft"),
-            ),
-            ("request", "previous", "sharer"),
-        )
-        self.stream_closes = Records(("announced", "ended", "reason", "unknown"), ("request", "answer", "ending"))
-        self.add_streams = Records(
-            (
-                *("asked", "reply_opaque", "reply_opaque_swapped", "asked_flags", "sent_flags", "found", "unknown"),
-                *("stream_opaque", "matches", "changed"),
-            ),
-            ("request", "stream_request", "other", "byte_order_change"),
-        )
-        self.completed_streams = Records(("unknown", "end_seqno", "seconds"), ("request",))
+        self.answers = _records("answers")
+        self.requests = _records("requests")
+        self.stream_starts = _records("stream_starts")
+        self.stream_closes = _records("stream_closes")
+        self.add_streams = _records("add_streams")
+        self.completed_streams = _records("completed_streams")
 
     def talk(self, connection: int) -> ConnectionState:
         """Return what is remembered of a connection."""

@@ -100,7 +100,7 @@ class Documents:
         columns["sync"] = lambda rows: self._kind(kinds.SYNC, rows)
         columns |= {f"version_{name}": self._version(COLUMN[name]) for name in FIELDS}
         columns |= {f"sync_{name}": self._sync_version(COLUMN[name]) for name in _SYNC}
-        columns["sync_strange"] = self._strange
+        columns["sync_forgotten"] = self._strange
         columns["snapshot_ordinal"] = lambda rows: self._stretch.snapshots.snapshot_ordinal(self._numbers(rows))
         columns["foreign"] = lambda rows: (self._foreign.before(rows) >= 0) | (carried["foreign"][of(rows)] > 0)
         columns["foreign_here"] = lambda rows: self._foreign.mask if rows is None else self._foreign.mask[rows]
