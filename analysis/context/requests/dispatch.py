@@ -20,13 +20,12 @@ from analysis.context.requests.state import (
     control_bit,
 )
 from analysis.context.requests.stream_lifecycle import (
-    KEY_BITS,
     BatchChanges,
     StreamLifecycle,
     filters,
     or_else,
-    stream_key,
 )
+from dissector.frames import stream_key as keys
 from dissector.spec import enums
 from dissector.summary.streams import stream_id_of
 
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from analysis.context.requests.tracker import RequestTracker
 
     Longs = NDArray[np.int64]
-
-__all__ = ["KEY_BITS", "BatchChanges", "SetupReader", "stream_key"]
 
 COLUMNS = (
     *("direction", "response", "opcode", "status", "vbucket", "stream_id", "opaque", "end_offset", "acked_offset"),
@@ -57,7 +54,7 @@ OWED = frozenset(
 )
 _LEAVING = frozenset((kinds.CLOSE_STREAM, kinds.SET_VBUCKET_STATE))
 _ANSWERED_PUSHES = ("stream_ok", "stream_not", "stream_rollback", "failover")  #: of the draft
-ACK_WANTED = 0x08
+ACK_WANTED = enums.MARKER_FLAGS.bit("acknowledge")
 
 
 class SetupReader:
@@ -107,7 +104,7 @@ class SetupReader:
             self._lives.requested(talk, asked, or_else(row["acked_offset"]))
         elif opcode == kinds.SNAPSHOT_MARKER:
             asked.marker_end = or_else(row["snap_end_seqno"])
-            asked.instance = talk.live.get(stream_key(talk.number, max(vbucket, 0), asked.stream_id, side), -1)
+            asked.instance = talk.live.get(keys.stream_key(talk.number, max(vbucket, 0), asked.stream_id, side), -1)
         elif opcode == kinds.ADD_STREAM:
             asked.numbers["flags"] = or_else(row["stream_flags"], 0)
             self._lives.add(talk, asked)
@@ -272,7 +269,7 @@ class SetupReader:
         """Answers to data pair with some message of that opaque; nothing is used up by them."""
         opaque, other = row["opaque"], 1 - ref.side
         key = talk.opaques.get(opaque)
-        vbucket = -1 if key is None else key >> 17 & 0xFFFF
+        vbucket = -1 if key is None else keys.vbucket_of(key)
         settling = key is None or key in talk.over or talk.leaving[vbucket] > 0
         unknown = talk.lost()
         if not unknown and self._gap_of(talk, other, index) > 0:
@@ -282,7 +279,7 @@ class SetupReader:
         self._desk.answers.add(
             talk.number,
             vbucket,
-            0 if key is None else key >> 1 & 0xFFFF,
+            0 if key is None else keys.stream_id_of(key),
             ref,
             {},
             opcode=row["opcode"],

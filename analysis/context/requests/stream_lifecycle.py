@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from analysis.context.codes import UnknownReason
 from analysis.context.frame_refs import Ref
 from analysis.context.requests.state import AddStreamLink, PendingClose, bit
+from dissector.frames import stream_key as keys
 from dissector.spec import enums
 
 if TYPE_CHECKING:
     from analysis.context.requests.state import ConnectionState, PendingRequest
     from analysis.context.requests.tracker import RequestTracker
 
-KEY_BITS = 33
 _MOST_LINKS = 16  #: stream requests that are remembered of one add stream
-_TAKEOVER = 0x01  #: stream flag
+_TAKEOVER = enums.STREAM_FLAGS.bit("takeover")
 
 
 @dataclass(slots=True, eq=False)
@@ -39,11 +39,6 @@ class BatchChanges:
     def change(self, fact: str, row: int, value: int) -> None:
         """Let a fact about the row's connection change there."""
         self.changes.setdefault(fact, {})[row] = value
-
-
-def stream_key(connection: int, vbucket: int, stream_id: int, side: int) -> int:
-    """Return one number for a vbucket's stream (and stream id) of one direction."""
-    return connection << KEY_BITS | vbucket << 17 | stream_id << 1 | side
 
 
 def or_else(number: int | None, otherwise: int = -1) -> int:
@@ -66,7 +61,7 @@ class StreamLifecycle:
 
     def begin(self, talk: ConnectionState, index: int, asked: PendingRequest, ref: Ref, *, draft: bool = False) -> None:
         """A stream request was granted."""
-        key = stream_key(talk.number, asked.vbucket, asked.stream_id, ref.side)
+        key = keys.stream_key(talk.number, asked.vbucket, asked.stream_id, ref.side)
         instances, done = self._instances, self._done
         previous = talk.live.get(key, -1)
         alive = self._alive(talk, key)
@@ -91,7 +86,7 @@ class StreamLifecycle:
             },
             live=int(alive),
             shared=int(shared),
-            other_vbucket=-1 if sharer is None else sharer >> 17 & 0xFFFF,
+            other_vbucket=-1 if sharer is None else keys.vbucket_of(sharer),
             handed_over=int(bool(flags & _TAKEOVER)),
             reused=int(reused),
             draft=int(draft),
@@ -130,7 +125,7 @@ class StreamLifecycle:
     def close(self, talk: ConnectionState, index: int, asked: PendingRequest, ref: Ref) -> None:
         """A stream was closed: by the consumer, whose wish the producer grants, or on a relay's leg by the producer."""
         for side in (0, 1):
-            key = stream_key(talk.number, asked.vbucket, asked.stream_id, side)
+            key = keys.stream_key(talk.number, asked.vbucket, asked.stream_id, side)
             if not self._alive(talk, key):
                 continue
             talk.reached.pop(key, None)
@@ -142,7 +137,7 @@ class StreamLifecycle:
 
     def end(self, talk: ConnectionState, row: dict[str, Any], ref: Ref) -> None:
         """A stream end came."""
-        key = stream_key(talk.number, or_else(row["vbucket"], 0), or_else(row["stream_id"], 0), ref.side)
+        key = keys.stream_key(talk.number, or_else(row["vbucket"], 0), or_else(row["stream_id"], 0), ref.side)
         closing = talk.closing.pop(key, None)
         if closing is not None:
             self._desk.closing_ended(talk, closing, ref, or_else(row["end_reason"]), talk.lost())

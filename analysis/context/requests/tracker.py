@@ -18,11 +18,12 @@ from analysis.context import kinds
 from analysis.context.codes import Pairing, UnknownReason
 from analysis.context.frame_refs import Ref
 from analysis.context.progress import DirectionProgress
-from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, BatchChanges, SetupReader
+from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, SetupReader
 from analysis.context.requests.state import MAX_WAITING, ConnectionState
-from analysis.context.requests.stream_lifecycle import KEY_BITS
+from analysis.context.requests.stream_lifecycle import BatchChanges
 from analysis.context.schema import TABLES
 from analysis.context.tables import Records
+from dissector.frames import stream_key as keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -205,13 +206,13 @@ class RequestTracker:
         request = Ref.of(self.instances.refs["request"][instance]) if instance >= 0 else None
         self.completed_streams.add(
             talk.number,
-            key >> 17 & 0xFFFF,
-            key >> 1 & 0xFFFF,
+            keys.vbucket_of(key),
+            keys.stream_id_of(key),
             ref,
             {"request": request},
-            unknown=self._unknown_silence(talk, ref, key & 1),
+            unknown=self._unknown_silence(talk, ref, keys.side_of(key)),
             end_seqno=int(self.instances["end"][instance]) if instance >= 0 else 0,
-            seconds=max(self.latest.time_ns(key >> KEY_BITS << 1 | key & 1) - ref.time_ns, 0) // 10**9,
+            seconds=max(self.latest.time_ns(talk.number * 2 + keys.side_of(key)) - ref.time_ns, 0) // 10**9,
         )
 
     # -------------------------------------------------------------------------------- answers that found no request
@@ -236,8 +237,8 @@ class RequestTracker:
             pairing = Pairing.TO_DATA
         self.answers.add(
             talk.number,
-            -1 if key is None else key >> 17 & 0xFFFF,
-            0 if key is None else key >> 1 & 0xFFFF,
+            -1 if key is None else keys.vbucket_of(key),
+            0 if key is None else keys.stream_id_of(key),
             orphan.ref,
             {"request": None if orphan.harmless else orphan.first},
             opcode=orphan.opcode,

@@ -12,10 +12,10 @@ import numpy as np
 
 from analysis.context import kinds
 from analysis.context.lookback import RowGroups
-from analysis.context.requests.stream_lifecycle import KEY_BITS, stream_key
 from analysis.context.streams.key_versions import KeyVersions
 from analysis.context.streams.rows import BEGUN, CLOSED, CONFIRMED, StreamRows
 from dissector.frames.batch import distinct
+from dissector.frames.stream_key import connection_of, stream_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +83,7 @@ class StreamIndex:
         # What a replica acknowledges belongs to the stream of the other direction.
         side = sight.side[rows] ^ acks[rows] if acks.any() else sight.side[rows]
         stream_id = np.maximum(sight.numbers("stream_id")[rows], 0)
-        key = sight.connection[rows] << KEY_BITS | vbucket[rows] << 17 | stream_id << 1 | side
+        key = stream_key(sight.connection[rows], vbucket[rows], stream_id, side)
         if extra:
             at = np.searchsorted(rows, [*extra])
             key[at] = [each for each, _ in extra.values()]
@@ -94,7 +94,7 @@ class StreamIndex:
         """Return the entry that a stream had before the batch; -1: none."""
         if key in done.before:
             return done.before[key]
-        return self.desk.talk(key >> KEY_BITS).live.get(key, -1)
+        return self.desk.talk(connection_of(key)).live.get(key, -1)
 
     def _known(self, done: BatchChanges, keys: list[int], needed: Longs) -> Longs:
         """Return, by stream, the entry that the batch found; streams whose beginning was not captured get one."""
@@ -116,7 +116,7 @@ class StreamIndex:
 
     def _unasked(self, key: int, done: BatchChanges) -> int:
         """Make an entry for a stream whose beginning was not captured."""
-        talk = self.desk.talk(key >> KEY_BITS)
+        talk = self.desk.talk(connection_of(key))
         fresh = self.instances.add()
         if key in done.before:
             done.before[key] = fresh

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.requests.stream_lifecycle import KEY_BITS
 from analysis.context.streams.documents import Documents
 from analysis.context.streams.snapshots import Snapshots
 from analysis.context.tables import Table, gathered
 from analysis.context.trails import RowsOfKind, filled
 from dissector.arrow import lengths, take
 from dissector.frames.schema import NO_END
+from dissector.frames.stream_key import connection_of, stream_id_of, vbucket_of
+from dissector.spec import enums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,8 +45,8 @@ _TAKEN = (
 )
 #: What is known of the instance.
 _ASKED = ("serial", "granted", "start", "end", "flags", "ask_snap_start", "ask_snap_end", "filtered")
-_TAKEOVER = 0x01  #: stream flag
-_ACK_WANTED = 0x08  #: flag of markers
+_TAKEOVER = enums.STREAM_FLAGS.bit("takeover")
+_ACK_WANTED = enums.MARKER_FLAGS.bit("acknowledge")
 _MISREAD = frozenset(("extras-length-unknown", "lengths-exceed-body"))  #: defects
 
 
@@ -167,9 +168,9 @@ class StreamRows:
         columns: dict[str, Any] = {name: gathered(partial(self.sight.numbers, name), self.rows) for name in _TAKEN}
         columns |= {name: gathered(partial(_same, column), self.rows) for name, column in facts.items()}
         columns |= {
-            "connection": lambda rows: self._keys(rows) >> KEY_BITS,
-            "vbucket": lambda rows: self._keys(rows) >> 17 & 0xFFFF,
-            "stream_id": lambda rows: self._keys(rows) >> 1 & 0xFFFF,
+            "connection": lambda rows: connection_of(self._keys(rows)),
+            "vbucket": lambda rows: vbucket_of(self._keys(rows)),
+            "stream_id": lambda rows: stream_id_of(self._keys(rows)),
             "key": self.key,
             "entry": self.entry,
             "kind": self.kind,
@@ -324,7 +325,7 @@ class StreamRows:
         rows = rows[~self.sight.early[at] & ~self.sight.draft[at]]
         for row in rows.tolist():
             key = int(self.key[row])
-            self._streams.desk.reach(key >> KEY_BITS, key, self.sight.ref(int(self.rows[row])))
+            self._streams.desk.reach(connection_of(key), key, self.sight.ref(int(self.rows[row])))
 
 
 def _misread(sight: ContextBatch) -> Mask:
