@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from analysis.context import kinds
-from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch, DirectionGaps
+from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch
 from analysis.context.connection_facts import ConnectionFacts
 from analysis.context.defects import DefectColumns, defect_rows
 from analysis.context.flow_control.tracker import FlowControl
+from analysis.context.progress import DirectionProgress
 from analysis.context.requests.tracker import RequestTracker
 from analysis.context.streams.index import StreamIndex
 from analysis.context.streams.instances import Instances
@@ -34,9 +35,9 @@ class Context:
     def __init__(self) -> None:
         self.connections = ConnectionNumbers()
         self.captures = ConnectionNumbers()
-        self._directions = DirectionGaps()
+        self._directions = DirectionProgress()
         self._instances = Instances()
-        self._desk = RequestTracker(self._instances)
+        self._desk = RequestTracker(self._instances, self._directions)
         self._streams = StreamIndex(self._instances, self._desk)
         self._facts = ConnectionFacts()
         self._flaws = DefectColumns()
@@ -50,7 +51,7 @@ class Context:
         sight = ContextBatch(batch, self._count + 1, self.connections, self.captures)
         self._count += sight.size
         gaps = self._directions.gaps(sight)
-        done = self._desk.read(sight, gaps, self._directions)
+        done = self._desk.read(sight, gaps)
         if done.unexplained:
             gaps = self._directions.gaps(sight, done.unexplained)
         facts = self._facts.fold(sight, done.changes)

@@ -74,7 +74,7 @@ class ConnectionFacts:
         changed[[*changes]] = True
         values[[*changes]] = [*changes.values()]
         order, groups = sorted_by(sight.connection)
-        found = filled(groups.last_until(changed[order]), values[order], known[sight.connection[order]])
+        found = filled(groups.last_until(changed[order]), values[order], known, sight.connection[order])
         result = np.empty(sight.size, np.int64)
         result[order] = found
         known[sight.connection[order][groups.ends]] = found[groups.ends]

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
+    from analysis.context.progress import DirectionProgress
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -69,7 +70,7 @@ class DefectColumns:
         self._lossy: set[int] = set()  #: connections
 
     def fold(
-        self, sight: ContextBatch, facts: dict[str, Longs], directions: DirectionGaps
+        self, sight: ContextBatch, facts: dict[str, Longs], directions: DirectionProgress
     ) -> Iterator[tuple[str, Table]]:
         """Take a batch, before its directions are committed."""
         flawed = _DefectRows(sight, self._lossy, directions)
@@ -125,7 +126,7 @@ class DefectColumns:
 class _DefectRows:
     """The defects of a batch, and what makes them doubtful."""
 
-    def __init__(self, sight: ContextBatch, lossy: set[int], directions: DirectionGaps) -> None:
+    def __init__(self, sight: ContextBatch, lossy: set[int], directions: DirectionProgress) -> None:
         self._sight, self._lossy, self._directions = sight, lossy, directions
         column = sight.view.batch.column("defects")
         counts = lengths(column)
@@ -202,11 +203,11 @@ class _DefectRows:
         side, end = sight.side[order], sight.numbers("end_offset")[order]
         other = sight.stream_of_bytes[order] ^ 1
         numbers, place = np.unique(other, return_inverse=True)
-        carried = np.array([self._directions.heard(number) for number in numbers.tolist()])[place]
+        carried = np.array([self._directions.heard(number) for number in numbers.tolist()])
         heard = np.where(
             side == 0,
-            filled(groups.last_before(side == 1), end, carried),
-            filled(groups.last_before(side == 0), end, carried),
+            filled(groups.last_before(side == 1), end, carried, place),
+            filled(groups.last_before(side == 0), end, carried, place),
         )
         result = np.empty(sight.size, bool)
         result[order] = sight.numbers("acked_offset")[order] > heard

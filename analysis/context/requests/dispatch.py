@@ -32,8 +32,9 @@ from dissector.summary.streams import stream_id_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
     from analysis.context.frame_refs import Ref
+    from analysis.context.progress import DirectionProgress
     from analysis.context.requests.state import ConnectionState
     from analysis.context.requests.tracker import RequestTracker
 
@@ -61,7 +62,7 @@ class SetupReader:
     """Reads one batch's messages into the desk's books."""
 
     def __init__(
-        self, desk: RequestTracker, sight: ContextBatch, gaps: Longs, directions: DirectionGaps, done: BatchChanges
+        self, desk: RequestTracker, sight: ContextBatch, gaps: Longs, directions: DirectionProgress, done: BatchChanges
     ) -> None:
         self._desk = desk
         self._lives = StreamLifecycle(desk, done)

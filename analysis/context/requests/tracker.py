@@ -17,7 +17,6 @@ import numpy as np
 from analysis.context import kinds
 from analysis.context.codes import Pairing, UnknownReason
 from analysis.context.frame_refs import Ref
-from analysis.context.progress import DirectionProgress
 from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, SetupReader
 from analysis.context.requests.state import MAX_WAITING, ConnectionState
 from analysis.context.requests.stream_lifecycle import BatchChanges
@@ -28,7 +27,8 @@ from dissector.frames import stream_key as keys
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
+    from analysis.context.progress import DirectionProgress
     from analysis.context.requests.state import PendingClose, PendingRequest, UnmatchedResponse
     from analysis.context.streams.instances import Instances
 
@@ -48,11 +48,10 @@ def _records(name: str) -> Records:
 class RequestTracker:
     """All connections' dealings."""
 
-    def __init__(self, instances: Instances) -> None:
+    def __init__(self, instances: Instances, directions: DirectionProgress) -> None:
         self.talks: dict[int, ConnectionState] = {}
         self.instances = instances
-        self.latest = DirectionProgress()
-        self._directions: DirectionGaps | None = None
+        self._directions = directions
         self._refused: OrderedDict[int, None] = OrderedDict()  #: ordinals of stream ends with another stream's opaque
         self.answers = _records("answers")
         self.requests = _records("requests")
@@ -80,10 +79,9 @@ class RequestTracker:
             return np.zeros(len(ordinals), bool)
         return np.isin(ordinals, [*self._refused])
 
-    def read(self, sight: ContextBatch, gaps: Longs, directions: DirectionGaps) -> BatchChanges:
+    def read(self, sight: ContextBatch, gaps: Longs) -> BatchChanges:
         """Take a batch's set-up messages. ``gaps`` are the last gaps of each row's direction."""
         done = BatchChanges()
-        self._directions = directions
         kind = sight.kind
         wanted = (kind == kinds.SETUP) | (kind == kinds.END) | (kind == kinds.STATE)
         markers = kind == kinds.MARKER
@@ -92,10 +90,9 @@ class RequestTracker:
         wanted |= (kind == kinds.ACK) & sight.early
         which = np.flatnonzero(wanted)
         if len(which):
-            reader = SetupReader(self, sight, gaps, directions, done)
+            reader = SetupReader(self, sight, gaps, self._directions, done)
             for index, row in zip(which.tolist(), sight.view.rows(which, COLUMNS), strict=True):
                 reader.take(index, row)
-        self.latest.fold(sight)
         return done
 
     def finish(self) -> None:
@@ -121,7 +118,6 @@ class RequestTracker:
 
     def _lost(self, talk: ConnectionState, side: int) -> int:
         """Return the last row of a direction before which something was lost."""
-        assert self._directions is not None  # noqa: S101 - there are talks, so there were batches
         return max(self._directions.gap(talk.number * 2 + side), talk.doubt[side])
 
     def _unknown_silence(self, talk: ConnectionState, ref: Ref, side: int, patience_ns: int = LINGER_NS) -> int:
@@ -130,9 +126,9 @@ class RequestTracker:
             return UnknownReason.START
         if max(self._lost(talk, 0), self._lost(talk, 1)) > 0:
             return UnknownReason.GAP
-        if self.latest.time_ns(talk.number * 2 + side) < ref.time_ns + patience_ns:
+        if self._directions.time_ns(talk.number * 2 + side) < ref.time_ns + patience_ns:
             return UnknownReason.END
-        return UnknownReason.KNOWN if self.latest.free(talk.number, talk.window) else UnknownReason.END
+        return UnknownReason.KNOWN if self._directions.free(talk.number, talk.window) else UnknownReason.END
 
     def _unanswered(self, talk: ConnectionState, asked: PendingRequest) -> None:
         """Report a request that nobody has answered."""
@@ -140,13 +136,14 @@ class RequestTracker:
         unknown = UnknownReason.START if not talk.opened else UnknownReason.KNOWN
         if not unknown and max(self._lost(talk, 0), self._lost(talk, 1)) > 0:
             unknown = UnknownReason.GAP
-        if not unknown and self.latest.time_ns(other) == 0:
+        if not unknown and self._directions.time_ns(other) == 0:
             unknown = UnknownReason.ONE_SIDED
         if not unknown and (
-            self.latest.time_ns(other) <= asked.ref.time_ns + PATIENCE_NS or self.latest.acked(other) < asked.end_offset
+            self._directions.time_ns(other) <= asked.ref.time_ns + PATIENCE_NS
+            or self._directions.acked(other) < asked.end_offset
         ):
             unknown = UnknownReason.END
-        waited = max(self.latest.time_ns(other) - asked.ref.time_ns, 0)
+        waited = max(self._directions.time_ns(other) - asked.ref.time_ns, 0)
         self._exchange(talk, asked, None, waited, unknown)
 
     def exchanged(self, talk: ConnectionState, asked: PendingRequest, answer: Ref) -> None:
@@ -212,14 +209,13 @@ class RequestTracker:
             {"request": request},
             unknown=self._unknown_silence(talk, ref, keys.side_of(key)),
             end_seqno=int(self.instances["end"][instance]) if instance >= 0 else 0,
-            seconds=max(self.latest.time_ns(talk.number * 2 + keys.side_of(key)) - ref.time_ns, 0) // 10**9,
+            seconds=max(self._directions.time_ns(talk.number * 2 + keys.side_of(key)) - ref.time_ns, 0) // 10**9,
         )
 
     # -------------------------------------------------------------------------------- answers that found no request
 
     def _unknown_question(self, talk: ConnectionState, orphan: UnmatchedResponse) -> int:
         """Return why it is not certain that an answer had no request."""
-        assert self._directions is not None  # noqa: S101
         other = 1 - orphan.side
         if not talk.opened:
             return UnknownReason.START

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
+from analysis.context.lookback import RowsOfKind
 from analysis.context.streams.key_versions import COLUMN, FIELDS
-from analysis.context.trails import RowsOfKind
 from dissector.arrow import plain, valid
 
 if TYPE_CHECKING:

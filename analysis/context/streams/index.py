@@ -20,7 +20,8 @@ from dissector.frames.stream_key import connection_of, stream_key
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
+    from analysis.context.progress import DirectionProgress
     from analysis.context.requests.stream_lifecycle import BatchChanges
     from analysis.context.requests.tracker import RequestTracker
     from analysis.context.streams.instances import Instances
@@ -41,7 +42,7 @@ class StreamIndex:
         self.versions = versions or KeyVersions()
         self.syncs = KeyVersions(_SYNCS)
 
-    def fold(self, sight: ContextBatch, done: BatchChanges, gaps: Longs, directions: DirectionGaps) -> StreamRows:
+    def fold(self, sight: ContextBatch, done: BatchChanges, gaps: Longs, directions: DirectionProgress) -> StreamRows:
         """Take a batch; what comes back gives tables of the messages of streams, each stream's in their order."""
         rows, key, kind, begun = self._rows(sight, done)
         keys, code = distinct(key)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
+from analysis.context.lookback import RowsOfKind, filled
 from analysis.context.streams.documents import Documents
 from analysis.context.streams.snapshots import Snapshots
 from analysis.context.tables import Table, gathered
-from analysis.context.trails import RowsOfKind, filled
 from dissector.arrow import lengths, take
 from dissector.frames.schema import NO_END
 from dissector.frames.stream_key import connection_of, stream_id_of, vbucket_of
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
     from analysis.context.lookback import RowGroups
+    from analysis.context.progress import DirectionProgress
     from analysis.context.requests.stream_lifecycle import BatchChanges
     from analysis.context.streams.index import StreamIndex
 
@@ -63,7 +64,7 @@ class StreamRows:
         groups: RowGroups,
         entries: Longs,
         gaps: Longs,
-        directions: DirectionGaps,
+        directions: DirectionProgress,
         done: BatchChanges,
     ) -> None:
         self.sight, self.rows, self.key, self.kind, self.groups = sight, rows, key, kind, groups

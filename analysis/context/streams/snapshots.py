@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.trails import RowsOfKind
+from analysis.context.lookback import RowsOfKind
 from dissector.spec import enums
 from dissector.spec.model import Dialect
 
