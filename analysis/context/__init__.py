@@ -37,10 +37,10 @@ class Context:
         self.captures = ConnectionNumbers()
         self._directions = DirectionProgress()
         self._instances = Instances()
-        self._desk = RequestTracker(self._instances, self._directions)
-        self._streams = StreamIndex(self._instances, self._desk)
+        self._tracker = RequestTracker(self._instances, self._directions)
+        self._streams = StreamIndex(self._instances, self._tracker)
         self._facts = ConnectionFacts()
-        self._flaws = DefectColumns()
+        self._defects = DefectColumns()
         self._flow = FlowControl()
         self._count = 0
 
@@ -48,39 +48,39 @@ class Context:
         """Take a batch of frames; give out tables by name."""
         if not batch.num_rows:
             return
-        sight = ContextBatch(batch, self._count + 1, self.connections, self.captures)
-        self._count += sight.size
-        gaps = self._directions.gaps(sight)
-        done = self._desk.read(sight, gaps)
+        frames = ContextBatch(batch, self._count + 1, self.connections, self.captures)
+        self._count += frames.size
+        gaps = self._directions.gaps(frames)
+        done = self._tracker.read(frames, gaps)
         if done.unexplained:
-            gaps = self._directions.gaps(sight, done.unexplained)
-        facts = self._facts.fold(sight, done.changes)
-        yield from self._flaws.fold(sight, facts, self._directions)
-        stretch = self._streams.fold(sight, done, gaps, self._directions)
+            gaps = self._directions.gaps(frames, done.unexplained)
+        facts = self._facts.fold(frames, done.changes)
+        yield from self._defects.fold(frames, facts, self._directions)
+        stretch = self._streams.fold(frames, done, gaps, self._directions)
         ending = stretch.ordinals(stretch.trail(kinds.END), "ending")
         for name, table in stretch.tables(facts):
-            table.add("has_defect", gathered(partial(defect_rows, sight), stretch.rows))
-            table.add("end_ignored", lambda rows: self._desk.refused(ending(rows)))
+            table.add("has_defect", gathered(partial(defect_rows, frames), stretch.rows))
+            table.add("end_ignored", lambda rows: self._tracker.ignored_ends(ending(rows)))
             yield name, table
         stretch.reached()
         stretch.remember()
         stretch.release()
-        self._flow.fold(sight, facts)
+        self._flow.fold(frames, facts)
         yield from self._rest()
-        self._directions.commit(sight, gaps)
+        self._directions.commit(frames, gaps)
         for instance in done.over:
             self._instances.release(instance)
 
     def finish(self) -> Iterator[tuple[str, Table]]:
         """The frames are over: give out what was still undecided."""
-        self._desk.finish()
+        self._tracker.finish()
         self._flow.finish()
         yield from self._rest()
 
     def _rest(self) -> Iterator[tuple[str, Table]]:
-        desk = self._desk
+        tracker = self._tracker
         for name in ("answers", "requests", "stream_starts", "stream_closes", "add_streams", "completed_streams"):
-            table = getattr(desk, name).table()
+            table = getattr(tracker, name).table()
             if table.size:
                 yield name, table
         for name, tables in self._flow.tables().items():

@@ -48,7 +48,7 @@ class ContextBatch:
         self.ordinal: Longs = np.arange(base, base + self.size)
         self.connection = connections.numbers(view.ids)[view.code]
         self.side = view.direction
-        self.stream_of_bytes = self.connection * 2 + self.side  #: one number per direction
+        self.direction_id = self.connection * 2 + self.side  #: one number per direction
         self.opcode, self.response = view.opcode, view.response
         self.draft: Mask = view.numbering == DRAFT
         subtype = np.maximum(view.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)

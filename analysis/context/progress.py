@@ -36,7 +36,7 @@ class DirectionProgress:
 
         ``unexplained`` are rows that count as gaps because something before them must have been lost.
         """
-        code = frames.stream_of_bytes
+        code = frames.direction_id
         self._grow(int(frames.connection.max()) + 1 if frames.size else 0)
         lost = (frames.numbers("gap") > 0) | (frames.numbers("skipped") > 0) | (frames.numbers("missing") > 0)
         if unexplained:
@@ -53,7 +53,7 @@ class DirectionProgress:
 
     def commit(self, frames: ContextBatch, gaps: Longs) -> None:
         """The batch is done: remember where it left the directions."""
-        code = frames.stream_of_bytes
+        code = frames.direction_id
         # Of several writes to one place the last one stays, and rows are in their order.
         self._of["gap"][code] = gaps
         for name, column in (("heard", "end_offset"), ("time_ns", "time_ns"), ("acked", "acked_offset")):

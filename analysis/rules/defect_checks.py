@@ -136,7 +136,7 @@ def by_defects(
 STRAYS_LOST = Unknown("gap", col.lost)
 
 
-def strays(when: Term, because: str, *evidence: str) -> Check:
+def unframed_bytes(when: Term, because: str, *evidence: str) -> Check:
     """Return a check that there are no bytes between frames."""
     return Check(
         "unframed_bytes",

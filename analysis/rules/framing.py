@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.context import kinds
 from analysis.context.connection_facts import release
 from analysis.context.requests.state import AGREEMENTS, bit
-from analysis.rules.defect_checks import OPCODES, by_defects, flag, strays
+from analysis.rules.defect_checks import OPCODES, by_defects, flag, unframed_bytes
 from analysis.rules.expressions import col
 from analysis.rules.model import UNOPENED, Check, Excuse, Rule, Severity, Unknown
 from dissector.spec import enums
@@ -30,7 +30,7 @@ RULES: tuple[Rule, ...] = (
         (
             by_defects("FRM-01"),
             by_defects("FRM-01", _W),
-            strays(
+            unframed_bytes(
                 col.skipped < HEADER_SIZE,
                 "{skipped} bytes lie between this frame and the next, which are too few for a frame",
                 "behind",
@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
         "since 6.5, which use it only with those who have said HELLO or have asked for stream ids.",
         (
             by_defects("FRM-02"),
-            strays(
+            unframed_bytes(
                 col.skipped >= HEADER_SIZE,
                 "{skipped} bytes before this frame are none: no known magic where a frame should start",
                 "before",

@@ -52,7 +52,7 @@ class FlowControl:
         """Take a batch."""
         self._grow(int(sight.connection.max()) + 1)
         # Of several writes to one place the last one stays, and rows are in their order.
-        direction = sight.stream_of_bytes
+        direction = sight.direction_id
         self._heard[direction] = sight.numbers("end_offset")
         self._acked[direction] = sight.numbers("acked_offset")
         self._time_ns[direction] = sight.numbers("time_ns")
@@ -101,7 +101,7 @@ class FlowControl:
         lost = np.flatnonzero((gap > 0) | (skipped > 0) | (missing > 0))
         if len(lost):
             begin = sight.numbers("start_offset")[lost] - np.maximum(gap[lost], 0) - np.maximum(skipped[lost], 0)
-            np.minimum.at(self._hole, sight.stream_of_bytes[lost], begin)
+            np.minimum.at(self._hole, sight.direction_id[lost], begin)
 
     def _gather(
         self,

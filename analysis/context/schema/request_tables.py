@@ -86,7 +86,7 @@ ADD_STREAMS = table(
     "add_streams",
     "every add stream that succeeded",
     (
-        Column("asked", "opaque of the add stream", View.EITHER),
+        Column("opaque", "opaque of the add stream", View.EITHER),
         Column("asked_flags", "flags of the add stream", View.EITHER, words.STREAM_FLAGS),
         truth("found", "the consumer had sent a stream request for the vbucket"),
         Column("sent_flags", "flags of that stream request", View.EITHER, words.STREAM_FLAGS),

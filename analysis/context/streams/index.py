@@ -95,7 +95,7 @@ class StreamIndex:
         """Return the entry that a stream had before the batch; -1: none."""
         if key in done.before:
             return done.before[key]
-        return self.desk.talk(connection_of(key)).live.get(key, -1)
+        return self.desk.state(connection_of(key)).live.get(key, -1)
 
     def _known(self, done: BatchChanges, keys: list[int], needed: Longs) -> Longs:
         """Return, by stream, the entry that the batch found; streams whose beginning was not captured get one."""
@@ -117,7 +117,7 @@ class StreamIndex:
 
     def _unasked(self, key: int, done: BatchChanges) -> int:
         """Make an entry for a stream whose beginning was not captured."""
-        talk = self.desk.talk(connection_of(key))
+        talk = self.desk.state(connection_of(key))
         fresh = self.instances.add()
         if key in done.before:
             done.before[key] = fresh

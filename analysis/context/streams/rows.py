@@ -232,10 +232,10 @@ class StreamRows:
     def _other_side(self, rows: Rows) -> tuple[Longs, Longs]:
         """Return how far the other side's frames had come before each row, and the connection's last gap then."""
         sight, at = self.sight, self.rows if rows is None else self.rows[rows]
-        other = sight.stream_of_bytes[at] ^ 1
+        other = sight.direction_id[at] ^ 1
         heard, gap = np.full(len(at), -1, np.int64), self._all_gaps[at]
         for code in np.unique(other).tolist():
-            theirs = np.flatnonzero(sight.stream_of_bytes == code)
+            theirs = np.flatnonzero(sight.direction_id == code)
             mine = np.flatnonzero(other == code)
             place = np.searchsorted(theirs, at[mine]) - 1
             here = place >= 0
@@ -326,7 +326,7 @@ class StreamRows:
         rows = rows[~self.sight.early[at] & ~self.sight.draft[at]]
         for row in rows.tolist():
             key = int(self.key[row])
-            self._streams.desk.reach(connection_of(key), key, self.sight.ref(int(self.rows[row])))
+            self._streams.desk.note_end_reached(connection_of(key), key, self.sight.ref(int(self.rows[row])))
 
 
 def _misread(sight: ContextBatch) -> Mask:
