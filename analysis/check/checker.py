@@ -15,7 +15,7 @@ from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import Context
 from analysis.context.frame_refs import Ref
 from analysis.rules import RULES
-from analysis.rules.row_sets import PARTS
+from analysis.rules.row_sets import PARTS, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,8 +53,7 @@ class Checker:
         self._by_table: dict[str, dict[str, list[tuple[Rule, Check]]]] = {}
         for rule in self.rules:
             for check in rule.checks:
-                table = PARTS[check.over][0] if check.over in PARTS else check.over
-                self._by_table.setdefault(table, {}).setdefault(check.over, []).append((rule, check))
+                self._by_table.setdefault(table_of(check.over), {}).setdefault(check.over, []).append((rule, check))
 
     @property
     def connections(self) -> int:

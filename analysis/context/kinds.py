@@ -73,7 +73,9 @@ MUTATION, DELETION, EXPIRATION, SYSTEM_EVENT, PREPARE, COMMIT, ABORT, SEQNO_ADVA
     opcode,
     ("mutation", "deletion", "expiration", "system_event", "prepare", "commit", "abort", "seqno_advanced"),
 )
-CACHE_TRANSFER, SEQNO_ACKNOWLEDGED, OSO_SNAPSHOT = map(opcode, ("cache_transfer", "seqno_acknowledged", "oso_snapshot"))
+CACHE_TRANSFER, CACHE_TRANSFER_END, SEQNO_ACKNOWLEDGED, OSO_SNAPSHOT = map(
+    opcode, ("cache_transfer", "cache_transfer_end", "seqno_acknowledged", "oso_snapshot")
+)
 
 
 def _table() -> NDArray[np.int8]:

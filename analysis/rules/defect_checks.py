@@ -9,7 +9,7 @@ from __future__ import annotations
 from string import Formatter
 from typing import TYPE_CHECKING
 
-from analysis.context.defects import COLUMNS_OF_FLAWS, NUMBER
+from analysis.context.defects import DEFECT_COLUMNS, NUMBER
 from analysis.rules.expressions import NEVER, Term, col
 from analysis.rules.model import Check, Severity, Unknown
 from dissector.spec import registry
@@ -108,9 +108,7 @@ def by_defects(
     defect: Term = getattr(col, column)
     bad = defect > 0
     kind = "oddity" if mild else "flaw"
-    told = [
-        SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and COLUMNS_OF_FLAWS[column][NUMBER[spec.id]]
-    ]
+    told = [SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and DEFECT_COLUMNS[column][NUMBER[spec.id]]]
     facts = dict.fromkeys(name for text in told for _, name, _, _ in Formatter().parse(text) if name)
     if mild:
         when = bad if when is None else when & bad
@@ -122,7 +120,7 @@ def by_defects(
         unknown=(
             Unknown("gap", (col.missing > 0) | (bad & col.lost)),
             # A connection is taken for one of the draft only where its messages prove it.
-            Unknown("start", bad & col.opened.equals(0) & ~col.draft),
+            Unknown("start", bad & ~col.opened.true() & ~col.draft),
             *unknown,
         ),
         facts=(column, *facts),
@@ -138,7 +136,7 @@ def by_defects(
 STRAYS_LOST = Unknown("gap", col.lost)
 
 
-def strays(when: Term, because: str, *evidence: str) -> Check:
+def unframed_bytes(when: Term, because: str, *evidence: str) -> Check:
     """Return a check that there are no bytes between frames."""
     return Check(
         "unframed_bytes",

@@ -6,11 +6,12 @@ from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.consumer import LATE_NS
 from analysis.context.flow_control.producer import KEPT_PART, QUIET_NS
 from analysis.context.flow_control.rows import DRIFTS
-from analysis.rules.expressions import col
+from analysis.rules.expressions import col, constant
 from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
+from dissector.spec.registry import HEADER_SIZE
 
 STALL_NS = 60 * 10**9  #: a window that is full for longer than this is a stall (FLC-03)
-_NOOP_BYTES = 24
+_NOOP_BYTES = constant(HEADER_SIZE).named("header_size")
 
 _UNKNOWN = (
     Unknown("start", col.unknown.equals(UnknownReason.START)),
@@ -175,7 +176,7 @@ RULES: tuple[Rule, ...] = (
                 "acks",
                 col.wanted.true(),
                 "{bytes} bytes are given back, and no connection_buffer_size was set",
-                when=col.malformed.equals(0),
+                when=~col.malformed.true(),
                 unknown=_UNKNOWN,
                 facts=("bytes",),
                 root="unwanted_root",
@@ -194,7 +195,7 @@ RULES: tuple[Rule, ...] = (
                 "acks",
                 col.bytes > 0,
                 "0 bytes are given back",
-                when=col.malformed.equals(0),
+                when=~col.malformed.true(),
                 facts=("bytes", "due"),
                 root="zero_root",
             ),

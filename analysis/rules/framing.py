@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.context import kinds
 from analysis.context.connection_facts import release
 from analysis.context.requests.state import AGREEMENTS, bit
-from analysis.rules.defect_checks import OPCODES, by_defects, flag, strays
+from analysis.rules.defect_checks import OPCODES, by_defects, flag, unframed_bytes
 from analysis.rules.expressions import col
 from analysis.rules.model import UNOPENED, Check, Excuse, Rule, Severity, Unknown
 from dissector.spec import enums
@@ -16,7 +16,7 @@ _HELLO = sum(bit(name) for name in AGREEMENTS if name.startswith("hello_"))
 _FLEXIBLE = tuple(magic.value for magic in enums.MAGICS if magic.flexible)
 _FRAMED = _HELLO | bit("enable_stream_id")  #: either makes flexible framing possible
 _STREAM_FLAGS = sum(flag.value for flag in enums.STREAM_FLAGS.members)
-_NAMELESS = 0xFFFFFFFF & ~_STREAM_FLAGS
+_UNNAMED_FLAGS = col.stream_flags.has(0xFFFFFFFF & ~_STREAM_FLAGS).named("stream_flags has a bit without a name")
 _VALIDATORS = "request validators of the servers"
 #: Peers since 5.0 may be newer than this program. Before, the flags are all known.
 _MAYBE_NEWER = col.agreed.has(_HELLO) | (col.since >= release(5, 0))
@@ -30,7 +30,7 @@ RULES: tuple[Rule, ...] = (
         (
             by_defects("FRM-01"),
             by_defects("FRM-01", _W),
-            strays(
+            unframed_bytes(
                 col.skipped < HEADER_SIZE,
                 "{skipped} bytes lie between this frame and the next, which are too few for a frame",
                 "behind",
@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
         "since 6.5, which use it only with those who have said HELLO or have asked for stream ids.",
         (
             by_defects("FRM-02"),
-            strays(
+            unframed_bytes(
                 col.skipped >= HEADER_SIZE,
                 "{skipped} bytes before this frame are none: no known magic where a frame should start",
                 "before",
@@ -183,10 +183,10 @@ RULES: tuple[Rule, ...] = (
             ),
             Check(
                 "messages",
-                ~col.stream_flags.has(_NAMELESS),
+                ~_UNNAMED_FLAGS,
                 "{opcode} with stream flags {stream_flags}, of which some have no name",
                 when=(col.stream_flags >= 0) & ~col.is_upr & ~col.draft,
-                unknown=(UNOPENED, Unknown("setup", col.stream_flags.has(_NAMELESS) & _MAYBE_NEWER)),
+                unknown=(UNOPENED, Unknown("setup", _UNNAMED_FLAGS & _MAYBE_NEWER)),
                 facts=("opcode", "stream_flags"),
                 root="stream_flags",
                 name="stream flags",

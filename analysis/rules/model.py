@@ -113,4 +113,4 @@ class Rule:
 LOST_SINCE_MARKER = Unknown("gap", col.lost_since_marker)
 LOST_SINCE_PREVIOUS = Unknown("gap", col.lost_since_previous)
 LOST_SINCE_BEGIN = Unknown("gap", col.lost_since_begin)
-UNOPENED = Unknown("start", col.opened.equals(0))
+UNOPENED = Unknown("start", ~col.opened.true())

@@ -14,9 +14,16 @@ _WORDS = {"opcode": OPCODES}
 #: Messages that nobody answers, except to refuse them.
 _SILENT = (
     *(kinds.MUTATION, kinds.DELETION, kinds.EXPIRATION, kinds.SYSTEM_EVENT, kinds.BUFFER_ACK),
-    *range(kinds.PREPARE, 0x68),
+    *(kinds.PREPARE, kinds.SEQNO_ACKNOWLEDGED, kinds.COMMIT, kinds.ABORT, kinds.SEQNO_ADVANCED),
+    *(kinds.OSO_SNAPSHOT, kinds.CACHE_TRANSFER, kinds.CACHE_TRANSFER_END),
 )
-_REFUSALS = (0x01, 0x02, 0x04, 0x0A, 0x0B, 0x22)
+_REFUSALS = tuple(
+    enums.STATUSES.number(name)
+    for name in (
+        *("key_not_found", "key_exists", "invalid_arguments"),
+        *("dcp_stream_not_found", "opaque_no_match", "out_of_range"),
+    )
+)
 _PATIENCE_NS = 60 * 10**9
 
 RULES: tuple[Rule, ...] = (

@@ -7,9 +7,10 @@ from analysis.context.requests.state import bit
 from analysis.rules.conditions import UNDECIDED
 from analysis.rules.expressions import ALWAYS, NEVER, col
 from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Check, Excuse, Rule, Severity, Unknown
+from dissector.spec import enums
 
 _END_ON_CLOSE = bit("send_stream_end_on_client_close_stream")
-_CLOSED = 1  #: end reason
+_CLOSED = enums.END_REASONS.number("closed")
 _OWN = (kinds.DATA, kinds.MARKER, kinds.END, kinds.STATE, kinds.OSO, kinds.CACHE)
 
 RULES: tuple[Rule, ...] = (
@@ -24,7 +25,7 @@ RULES: tuple[Rule, ...] = (
                 col.opaque.equals(col.instance_opaque),
                 "opaque {opaque:#010x}, but the stream of vbucket {vbucket} has {instance_opaque:#010x}",
                 when=col.granted.true() & col.kind.one_of(_OWN) & ~col.draft,
-                unknown=(LOST_SINCE_BEGIN, Unknown("gap", col.flawed)),
+                unknown=(LOST_SINCE_BEGIN, Unknown("gap", col.has_defect)),
                 facts=("opaque", "instance_opaque", "vbucket"),
                 evidence=("request", "answer"),
                 root="opaque",
@@ -36,7 +37,7 @@ RULES: tuple[Rule, ...] = (
                 NEVER,
                 "a message with opaque {opaque:#010x} for vbucket {vbucket}, which has no stream",
                 when=~col.granted.true() & col.kind.one_of(_OWN) & ~col.draft,
-                unknown=(UNOPENED, Unknown("gap", (col.gap > 0) | col.flawed)),
+                unknown=(UNOPENED, Unknown("gap", (col.gap > 0) | col.has_defect)),
                 facts=("opaque", "vbucket"),
                 root="opaque",
                 name="no stream",
@@ -57,8 +58,8 @@ RULES: tuple[Rule, ...] = (
                 col.ending_ordinal.equals(0),
                 "a message for vbucket {vbucket} behind its stream end",
                 # An end with another stream's opaque ends nothing: that is for OPQ-04 to say.
-                when=~col.draft & ~col.end_refused,
-                unknown=(Unknown("gap", (col.ending_ordinal > 0) & ((col.gap > col.ending_ordinal) | col.flawed)),),
+                when=~col.draft & ~col.end_ignored,
+                unknown=(Unknown("gap", (col.ending_ordinal > 0) & ((col.gap > col.ending_ordinal) | col.has_defect)),),
                 facts=("vbucket", "opcode"),
                 evidence=("ending",),
                 root="ending_ordinal",

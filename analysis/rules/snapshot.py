@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from analysis.rules import snapshot_markers
-from analysis.rules.conditions import ACTIVE, ASKED_UNKNOWN, PARTIAL, at_least, stream_flags
+from analysis.rules.conditions import ACTIVE, ASKED_UNKNOWN, PARTIAL, at_least, marker_flags, stream_flags
 from analysis.rules.expressions import Term, col, either
 from analysis.rules.model import LOST_SINCE_BEGIN, LOST_SINCE_MARKER, Check, Excuse, Rule, Severity, Unknown
+from dissector.spec import enums
 
-_HISTORY, _MAY_DUPLICATE = 0x10, 0x20  #: flags of markers
-_MEMORY = 0x01
+_HISTORY, _MAY_DUPLICATE, _MEMORY = map(marker_flags, ("history", "may_contain_duplicates", "memory"))
+_OK = enums.END_REASONS.number("ok")
 _CUT_SHORT = stream_flags("to_latest", "disk_only")  #: the server puts its own end in
 _OWN_START = stream_flags("from_latest", "cache_transfer")
 
@@ -76,7 +77,7 @@ def _incomplete(name: str, when: Term, severity: Severity | None = None, *unknow
             col.marker_end <= _SENT,
             sentence + "the stream ends as if all had been sent",
             when=_BEHIND_ANOTHER
-            & col.end_reason.equals(0)
+            & col.end_reason.equals(_OK)
             & (col.end >= col.marker_end)
             & ~col.flags.has(_CUT_SHORT)
             & when,
@@ -126,7 +127,7 @@ RULES: tuple[Rule, ...] = (
                 "ends",
                 col.items.equals(0),
                 "no marker closes the last {items} items before the stream ends",
-                when=col.is_upr & col.end_reason.equals(0),
+                when=col.is_upr & col.end_reason.equals(_OK),
                 unknown=(LOST_SINCE_BEGIN,),
                 facts=("items",),
                 evidence=("here", "marker"),

@@ -182,6 +182,10 @@ class Enumeration:
         """Return the member of this value, if it has one."""
         return next((member for member in self.members if member.value == value), None)
 
+    def number(self, name: str) -> int:
+        """Return the number of this name."""
+        return next(member.value for member in self.members if member.name == name)
+
 
 @dataclass(frozen=True, slots=True)
 class Flags:

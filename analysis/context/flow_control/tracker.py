@@ -53,7 +53,7 @@ class FlowControl:
         """Gather the rows of a batch, and hand rows over once there are many."""
         self._grow(int(frames.connection.max()) + 1)
         # Of several writes to one place the last one stays, and rows are in their order.
-        direction = frames.stream_of_bytes
+        direction = frames.direction_id
         self._end[direction] = frames.numbers("end_offset")
         self._acked[direction] = frames.numbers("acked_offset")
         self._time_ns[direction] = frames.numbers("time_ns")
@@ -107,7 +107,7 @@ class FlowControl:
         lost = np.flatnonzero((gap > 0) | (skipped > 0) | (missing > 0))
         if len(lost):
             begin = frames.numbers("start_offset")[lost] - np.maximum(gap[lost], 0) - np.maximum(skipped[lost], 0)
-            np.minimum.at(self._first_gap, frames.stream_of_bytes[lost], begin)
+            np.minimum.at(self._first_gap, frames.direction_id[lost], begin)
 
     def _gather(
         self,

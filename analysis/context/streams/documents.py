@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
+from analysis.context.lookback import RowsOfKind
 from analysis.context.streams.key_versions import COLUMN, FIELDS
-from analysis.context.trails import RowsOfKind
 from dissector.arrow import plain, valid
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Documents:
         columns["sync"] = lambda rows: self._of_opcodes(kinds.SYNC, rows)
         columns |= {f"version_{name}": self._version(COLUMN[name]) for name in FIELDS}
         columns |= {f"sync_{name}": self._sync_version(COLUMN[name]) for name in _SYNC}
-        columns["sync_strange"] = self._strange
+        columns["sync_forgotten"] = self._strange
         columns["snapshot_ordinal"] = lambda rows: self._snapshots.snapshot_ordinal(self._stream_rows.numbered(rows))
         columns["foreign"] = self._foreign_before
         columns["foreign_here"] = lambda rows: self._foreign.mask if rows is None else self._foreign.mask[rows]

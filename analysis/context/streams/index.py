@@ -12,16 +12,17 @@ import numpy as np
 
 from analysis.context import kinds
 from analysis.context.lookback import RowGroups
-from analysis.context.requests.stream_lifecycle import KEY_BITS, stream_key
 from analysis.context.streams.key_versions import KeyVersions
 from analysis.context.streams.rows import BEGUN, CLOSED, CONFIRMED, SortedRows, StreamRows
 from analysis.context.streams.stream_tables import StreamTables
 from dissector.frames.batch import distinct
+from dissector.frames.stream_key import connection_of, stream_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
+    from analysis.context.progress import DirectionProgress
     from analysis.context.requests.stream_lifecycle import BatchChanges
     from analysis.context.requests.tracker import RequestTracker
     from analysis.context.streams.instances import Instances
@@ -42,7 +43,9 @@ class StreamIndex:
         self.versions = versions or KeyVersions()
         self.syncs = KeyVersions(_SYNCS)
 
-    def fold(self, frames: ContextBatch, changes: BatchChanges, gaps: Longs, directions: DirectionGaps) -> StreamTables:
+    def fold(
+        self, frames: ContextBatch, changes: BatchChanges, gaps: Longs, directions: DirectionProgress
+    ) -> StreamTables:
         """Find the messages of streams in a batch; the result makes tables of them."""
         rows, key, kind, begun = self._rows(frames, changes)
         keys, code = distinct(key)
@@ -86,7 +89,7 @@ class StreamIndex:
         # A seqno acknowledgement belongs to the stream of the other direction.
         side = frames.side[rows] ^ acks[rows] if acks.any() else frames.side[rows]
         stream_id = np.maximum(frames.numbers("stream_id")[rows], 0)
-        key = frames.connection[rows] << KEY_BITS | vbucket[rows] << 17 | stream_id << 1 | side
+        key = stream_key(frames.connection[rows], vbucket[rows], stream_id, side)
         if extra:
             at = np.searchsorted(rows, [*extra])
             key[at] = [each for each, _ in extra.values()]
@@ -97,7 +100,7 @@ class StreamIndex:
         """Return the entry that a stream had before the batch; -1: none."""
         if key in changes.before:
             return changes.before[key]
-        return self.tracker.talk(key >> KEY_BITS).live.get(key, -1)
+        return self.tracker.state(connection_of(key)).live.get(key, -1)
 
     def _entries(self, changes: BatchChanges, keys: list[int], needed: Longs) -> Longs:
         """Return, by stream, the entry from before the batch; streams whose start was not captured get a new one."""
@@ -119,7 +122,7 @@ class StreamIndex:
 
     def _add_unrequested(self, key: int, changes: BatchChanges) -> int:
         """Make an entry for a stream whose beginning was not captured."""
-        state = self.tracker.talk(key >> KEY_BITS)
+        state = self.tracker.state(connection_of(key))
         fresh = self.instances.add()
         if key in changes.before:
             changes.before[key] = fresh

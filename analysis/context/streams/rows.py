@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.trails import RowsOfKind, filled
+from analysis.context.lookback import RowsOfKind, filled
 from dissector.arrow import lengths, take
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.trails import RowsOfKind
+from analysis.context.lookback import RowsOfKind
+from dissector.spec import enums
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _MARKER = (
     ("marker_end", "snap_end_seqno"),
     ("marker_type", "snapshot_type"),
 )
-_DISK, _HISTORY = 0x02, 0x10  #: flags of markers
+_DISK, _HISTORY = map(enums.MARKER_FLAGS.bit, ("disk", "history"))
 _STREAM_START = kinds.opcode("stream_start", Dialect.DRAFT)
 _BITS = 2  #: a type of at least this shows that types are bits: in old servers they are 0 and 1
 

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.requests.stream_lifecycle import KEY_BITS
+from analysis.context.lookback import RowsOfKind
 from analysis.context.streams.documents import Documents
 from analysis.context.streams.rows import CLOSED, CONFIRMED
 from analysis.context.streams.snapshots import Snapshots
 from analysis.context.tables import Table, gathered
-from analysis.context.trails import RowsOfKind
 from dissector.frames.schema import NO_END
+from dissector.frames.stream_key import connection_of, stream_id_of, vbucket_of
+from dissector.spec import enums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from analysis.context.batch import DirectionGaps
+    from analysis.context.progress import DirectionProgress
     from analysis.context.requests.stream_lifecycle import BatchChanges
     from analysis.context.streams.index import StreamIndex
     from analysis.context.streams.rows import Column, Longs, Mask, Rows, StreamRows
@@ -38,15 +39,15 @@ _OF_FRAMES = (
 )
 #: Columns of the instance.
 _OF_INSTANCES = ("serial", "granted", "start", "end", "flags", "ask_snap_start", "ask_snap_end", "filtered")
-_TAKEOVER = 0x01  #: stream flag
-_ACK_REQUESTED = 0x08  #: flag of markers
+_TAKEOVER = enums.STREAM_FLAGS.bit("takeover")
+_ACK_REQUESTED = enums.MARKER_FLAGS.bit("acknowledge")
 
 
 class StreamTables:
     """Makes the tables of one batch."""
 
     def __init__(
-        self, index: StreamIndex, rows: StreamRows, changes: BatchChanges, gaps: Longs, directions: DirectionGaps
+        self, index: StreamIndex, rows: StreamRows, changes: BatchChanges, gaps: Longs, directions: DirectionProgress
     ) -> None:
         self.rows = rows
         self._instances = rows.instances
@@ -94,9 +95,9 @@ class StreamTables:
         }
         columns |= {name: gathered(partial(_same, column), rows.in_batch) for name, column in facts.items()}
         return columns | {
-            "connection": lambda chosen: self._keys(chosen) >> KEY_BITS,
-            "vbucket": lambda chosen: self._keys(chosen) >> 17 & 0xFFFF,
-            "stream_id": lambda chosen: self._keys(chosen) >> 1 & 0xFFFF,
+            "connection": lambda chosen: connection_of(self._keys(chosen)),
+            "vbucket": lambda chosen: vbucket_of(self._keys(chosen)),
+            "stream_id": lambda chosen: stream_id_of(self._keys(chosen)),
             "key": rows.key,
             "entry": rows.entry,
             "kind": rows.kind,
@@ -136,10 +137,10 @@ class StreamTables:
     def _other_side(self, chosen: Rows) -> tuple[Longs, Longs]:
         """Return where the other side's frames before each row end, and the connection's last gap then."""
         frames, at = self.rows.frames, self.rows.in_batch if chosen is None else self.rows.in_batch[chosen]
-        other = frames.stream_of_bytes[at] ^ 1
+        other = frames.direction_id[at] ^ 1
         end, gap = np.full(len(at), -1, np.int64), self._gaps[at]
         for direction in np.unique(other).tolist():
-            theirs = np.flatnonzero(frames.stream_of_bytes == direction)
+            theirs = np.flatnonzero(frames.direction_id == direction)
             mine = np.flatnonzero(other == direction)
             place = np.searchsorted(theirs, at[mine]) - 1
             here = place >= 0
@@ -193,7 +194,7 @@ class StreamTables:
         items = items[~rows.frames.early[at] & ~rows.frames.draft[at]]
         for item in items.tolist():
             key = int(rows.key[item])
-            self._tracker.reach(key >> KEY_BITS, key, rows.frames.ref(int(rows.in_batch[item])))
+            self._tracker.note_end_reached(connection_of(key), key, rows.frames.ref(int(rows.in_batch[item])))
 
     def remember(self) -> None:
         """Store what the next batch has to know; no table may be used after this."""
