@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from analysis.context import kinds
 from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch
 from analysis.context.connection_facts import ConnectionFacts
 from analysis.context.defects import DefectColumns, defect_rows
