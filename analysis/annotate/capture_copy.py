@@ -2,13 +2,13 @@
 
 * Blocks of a pcapng file are copied byte for byte; only packet blocks that get or lose comments are written anew, in
   their section's byte order.
-* A Simple Packet Block has no room for comments and becomes an Enhanced one. It had no time either: it takes that of
-  the packet before it, as the reader has it, so far as the clock of interface 0 can tell it.
+* A Simple Packet Block has no room for comments and becomes an Enhanced one. It has no time either: it gets that of the
+  packet before it, as the reader has it, rounded to the clock of interface 0.
 * A section's length, where it is stated, becomes "unspecified" when anything in the section changes.
 * A pcap file becomes a section with one interface. Of Kuznetzov's longer record headers the packet remains.
-* What the reader passes over as damaged is left out, so that the copy can be read, and packets keep their numbers.
+* Damaged parts that the reader skips are left out, so that the copy can be read, and packets keep their numbers.
 
-Knows capture files; must not know what the comments say, but for telling comments of an earlier check from others.
+Knows capture files; of comments it knows only how to tell those of an earlier check from others.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _MARK = MARK.encode()
 
 
 class Comments(Protocol):
-    """What to write beside packets, by their numbers in the copy."""
+    """The comments of packets, by their numbers in the copy."""
 
-    left_out: int  #: comments that were not given out
+    left_out: int  #: comments that were left out
 
     @property
     def numbers(self) -> Longs:
@@ -74,7 +74,7 @@ class Comments(Protocol):
 
 @dataclass(slots=True)
 class CopyResult:
-    """What became of the packets and their comments."""
+    """Counts of packets and comments."""
 
     packets: int = 0
     commented: int = 0  #: packets that have comments of this check
@@ -86,19 +86,19 @@ class CopyResult:
 def copy(
     inputs: Sequence[Input | RawStream], comments: Comments, stream: IO[bytes], chunk_bytes: int = COPY_CHUNK_BYTES
 ) -> CopyResult:
-    """Copy captures one behind the other; ``stream`` can be written to at any place."""
+    """Copy captures one after the other into one file; ``stream`` must be seekable."""
     copier = _Copier(comments, stream, chunk_bytes)
     for each in inputs:
         copier.copy(each)
-    copier.done.left_out = comments.left_out
-    return copier.done
+    copier.result.left_out = comments.left_out
+    return copier.result
 
 
 class _Copier:
-    """Writes captures one behind the other, and counts packets through."""
+    """Writes captures one after the other, and counts their packets through."""
 
     def __init__(self, comments: Comments, stream: IO[bytes], chunk_bytes: int) -> None:
-        self.done = CopyResult()
+        self.result = CopyResult()
         self._comments = comments
         self._stream = stream
         self._chunk_bytes = chunk_bytes
@@ -109,36 +109,36 @@ class _Copier:
     def copy(self, each: Input | RawStream) -> None:
         """Copy one capture."""
         self._order, self._length_at, self._position = "", None, 0
-        with SoundBlockReader(each, self._take, self._chunk_bytes) as reader:
+        with SoundBlockReader(each, self._copy_blocks, self._chunk_bytes) as reader:
             if reader.is_pcapng:
                 for _ in reader:
-                    pass  # its stretches are taken
+                    pass  # _copy_blocks gets the blocks
                 if reader.position != self._position:
-                    self._change()
+                    self._note_change()
             else:
-                self._pcap(reader, reader.header)
-        if not self._order:  # nothing in it: still, what is written is a capture
-            self._begin("<")
-        self.done.passed_over += reader.passed_over
+                self._copy_pcap(reader, reader.header)
+        if not self._order:  # an empty input: what is written must be a capture nevertheless
+            self._begin_section("<")
+        self.result.passed_over += reader.passed_over
 
     # ------------------------------------------------------------------------------------------------------- pcap
 
-    def _pcap(self, packets: SoundBlockReader, header: FileHeader | None) -> None:
+    def _copy_pcap(self, packets: SoundBlockReader, header: FileHeader | None) -> None:
         if header is None:
             return
-        self._begin("<")
+        self._begin_section("<")
         exponent = len(str(header.ticks_per_second)) - 1
         options = [(RESOLUTION, bytes((exponent,)))]
         if header.check_sequence_bits is not None:
             options.append((CHECK_SEQUENCE_BITS, bytes((header.check_sequence_bits,))))
         self._stream.write(interface(header.linktype, header.snaplen, *options))
         for each in packets:
-            self._records(each, NANOSECONDS // header.ticks_per_second)
+            self._write_records(each, NANOSECONDS // header.ticks_per_second)
 
-    def _records(self, packets: PacketBlock, nanoseconds: int) -> None:
+    def _write_records(self, packets: PacketBlock, nanoseconds: int) -> None:
         """Write the packets of a pcap file; a tick of its clock is so many nanoseconds."""
         comments = dict.fromkeys(self._count(len(packets)).tolist())
-        first = self.done.packets - len(packets) + 1
+        first = self.result.packets - len(packets) + 1
         view = packets.buffer.data
         rows = (packets.offset, packets.captured, packets.original, packets.time_ns // nanoseconds)
         for at, (offset, captured, original, ticks) in enumerate(
@@ -149,53 +149,53 @@ class _Copier:
 
     # ----------------------------------------------------------------------------------------------------- pcapng
 
-    def _take(self, stretch: SoundBlocks) -> None:
+    def _copy_blocks(self, blocks: SoundBlocks) -> None:
         """Copy blocks of a pcapng file."""
-        if stretch.position != self._position:
-            self._change()  # something damaged was left out
-        self._position = stretch.position + len(stretch.data)
-        if stretch.data[:4] == SECTION_HEADER:
-            self._section(stretch)
+        if blocks.position != self._position:
+            self._note_change()  # something damaged was left out
+        self._position = blocks.position + len(blocks.data)
+        if blocks.data[:4] == SECTION_HEADER:
+            self._copy_section_header(blocks)
             return
-        if stretch.order != self._order:  # the section's header is damaged
-            self._begin(stretch.order)
-        if stretch.packets is None:
-            self._stream.write(stretch.data)
+        if blocks.order != self._order:  # the section's header is damaged
+            self._begin_section(blocks.order)
+        if blocks.packets is None:
+            self._stream.write(blocks.data)
         else:
-            self._packets(stretch, stretch.packets)
+            self._copy_packets(blocks, blocks.packets)
 
-    def _section(self, stretch: SoundBlocks) -> None:
-        if len(stretch.data) < _SECTION_HEADER_BYTES:  # the reader needs no more than the byte order
-            self._begin(stretch.order)
+    def _copy_section_header(self, blocks: SoundBlocks) -> None:
+        if len(blocks.data) < _SECTION_HEADER_BYTES:  # the reader needs no more than the byte order
+            self._begin_section(blocks.order)
             return
-        stated = stretch.data[_SECTION_LENGTH_AT : _SECTION_LENGTH_AT + 8] != _UNSPECIFIED
-        self._order = stretch.order
+        stated = blocks.data[_SECTION_LENGTH_AT : _SECTION_LENGTH_AT + 8] != _UNSPECIFIED
+        self._order = blocks.order
         self._length_at = self._stream.tell() + _SECTION_LENGTH_AT if stated else None
-        self._stream.write(stretch.data)
+        self._stream.write(blocks.data)
 
-    def _packets(self, stretch: SoundBlocks, packets: Packets) -> None:
-        """Copy packet blocks and what lies between them."""
-        chosen = np.union1d(self._count(len(packets.start)), _suspects(stretch, packets))
-        first = self.done.packets - len(packets.start) + 1
+    def _copy_packets(self, blocks: SoundBlocks, packets: Packets) -> None:
+        """Copy packet blocks and the blocks between them."""
+        chosen = np.union1d(self._count(len(packets.start)), _maybe_commented(blocks, packets))
+        first = self.result.packets - len(packets.start) + 1
         edits: list[tuple[int, int | None]] = [(int(packets.start[at]), int(at)) for at in chosen]
         edits += [(start, None) for start in packets.refused.tolist()]
         copied = 0
         for start, at in sorted(edits):
-            self._stream.write(stretch.data[copied:start])
-            (length,) = struct.unpack_from(f"{stretch.order}I", stretch.data, start + 4)
+            self._stream.write(blocks.data[copied:start])
+            (length,) = struct.unpack_from(f"{blocks.order}I", blocks.data, start + 4)
             copied = start + length
-            old = stretch.data[start:copied]
-            new = b"" if at is None else self._packet(stretch, packets, at, first + at)
+            old = blocks.data[start:copied]
+            new = b"" if at is None else self._commented(blocks, packets, at, first + at)
             if new != old:
-                self._change()
+                self._note_change()
             self._stream.write(new)
-        self._stream.write(stretch.data[copied:])
+        self._stream.write(blocks.data[copied:])
 
-    def _packet(self, stretch: SoundBlocks, packets: Packets, at: int, number: int) -> bytes:
+    def _commented(self, blocks: SoundBlocks, packets: Packets, at: int, number: int) -> bytes:
         """Return a packet's block with its comments."""
-        order, start = stretch.order, int(packets.start[at])
-        kind, length = struct.unpack_from(f"{order}II", stretch.data, start)
-        old = bytes(stretch.data[start : start + length])
+        order, start = blocks.order, int(packets.start[at])
+        kind, length = struct.unpack_from(f"{order}II", blocks.data, start)
+        old = bytes(blocks.data[start : start + length])
         comments = self._options(number)
         captured = int(packets.columns.captured[at])
         if kind == SIMPLE_PACKET:
@@ -206,21 +206,21 @@ class _Copier:
             return packet_block(0, ticks, data, int(packets.columns.original[at]), *comments, order=order)
         options_at = _PACKET_AT + captured + -captured % 4
         there = list(options_in(old[:-4], options_at, order))
-        kept = [option for option in there if not _ours(option)]
-        self.done.removed += len(there) - len(kept)
+        kept = [option for option in there if not _is_ours(option)]
+        self.result.removed += len(there) - len(kept)
         if len(kept) == len(there) and not comments:
             return old
         return block(kind, old[8:options_at] + option_list([*kept, *comments], order), order)
 
     # ------------------------------------------------------------------------------------------------------- both
 
-    def _begin(self, order: str) -> None:
-        """Begin a section of our own."""
+    def _begin_section(self, order: str) -> None:
+        """Write a section header of our own."""
         self._order, self._length_at = order, None
         self._stream.write(section_header((APPLICATION, b"uprscope check"), order=order))
 
-    def _change(self) -> None:
-        """Something in the section is not as it was: a length that it states is no longer true."""
+    def _note_change(self) -> None:
+        """Note that the section has changed: a length that it states is no longer true, and becomes unspecified."""
         if self._length_at is not None:
             self._stream.seek(self._length_at)
             self._stream.write(_UNSPECIFIED)
@@ -229,21 +229,21 @@ class _Copier:
 
     def _count(self, packets: int) -> Longs:
         """Count the next packets; return which of them get comments."""
-        first = self.done.packets + 1
-        self.done.packets += packets
+        first = self.result.packets + 1
+        self.result.packets += packets
         numbers = self._comments.numbers
         low, high = np.searchsorted(numbers, (first, first + packets))
-        self.done.commented += int(high - low)
+        self.result.commented += int(high - low)
         return numbers[low:high] - first
 
     def _options(self, number: int) -> list[Option]:
         return [(COMMENT, text) for text in self._comments.of(number)]
 
 
-def _suspects(stretch: SoundBlocks, packets: Packets) -> Longs:
-    """Return the packets in whose blocks the mark of our comments is: few have to be looked at closely."""
+def _maybe_commented(blocks: SoundBlocks, packets: Packets) -> Longs:
+    """Return the packets whose blocks contain the mark of our comments: only these have to be parsed."""
     found: list[int] = []
-    data = bytes(stretch.data)
+    data = bytes(blocks.data)
     at = data.find(_MARK)
     while at >= 0:
         found.append(at)
@@ -252,7 +252,7 @@ def _suspects(stretch: SoundBlocks, packets: Packets) -> Longs:
     return np.unique(places[places >= 0])
 
 
-def _ours(option: Option) -> bool:
+def _is_ours(option: Option) -> bool:
     """Tell whether an option is a comment of an earlier check, or looks exactly like one."""
     code, value = option
     if code != COMMENT:

@@ -2,8 +2,8 @@
 
     RULE SEVERITY ROLE, MESSAGE: SENTENCE [uprscope FINDING; ROLE PACKET, ROLE PACKET, ...; CHECK]
 
-People read the first half; the second half is for programs, the Wireshark plugin among them. Knows text only: not
-where comments are kept, nor how findings are come by.
+People read the first half; the second half is for programs, the Wireshark plugin among them. Knows text only, neither
+capture files nor the check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PacketComment:
-    """What a comment says."""
+    """The content of a comment."""
 
     rule: str
     severity: str
@@ -51,10 +51,10 @@ class PacketComment:
 
 
 def checksum(text: str) -> int:
-    """Return the check of everything before it.
+    """Return the checksum of the text before it.
 
-    It is no secret. It keeps comments that were edited by hand, cut, or only look alike from being taken for ours; and
-    it is simple enough for every language that may read them.
+    It is no secret. It tells our comments from those that were edited by hand, were cut, or only look alike; and it is
+    simple enough for every language that may read them.
     """
     value = 5381
     for byte in text.encode():

@@ -1,6 +1,7 @@
-"""Findings to comments on packets: which packet of a copy gets which, all inputs counted through.
+"""Findings to comments on packets: which packet of the annotated copy gets which comments.
 
-Reads the captures again for the names of the frames. Knows findings and packet numbers; must not know capture files.
+Packets are counted through all inputs. Reads the captures again for the names of the frames. Knows findings and packet
+numbers; must not know capture files.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dissector.frames.reader import FrameReader
     from dissector.options import ReadOptions
 
-#: What a comment says of a frame, and where it is. No key: user data leaves a capture only when asked for.
+#: What a comment says of a frame, and where it is. No key: user data is written only when it is asked for.
 _COLUMNS = transcript.COLUMNS | {"name", "response", "vbucket", "by_seqno"}
 _PLACES = frozenset(("capture", "capture_first", "packet_first", "packet_last", "missing"))
 #: Comments on one packet, in bytes. A thousand findings may share a stream request; older versions of Wireshark read no
@@ -51,22 +52,22 @@ class PacketComments:
             for at, frame in enumerate(finding.frames):
                 self._proofs[places[frame.frame].packet].append((finding, at))
         self.numbers: NDArray[np.int64] = np.array(sorted(self._proofs), np.int64)  #: packets that have comments
-        self.left_out = 0  #: comments that were not given out because their packet had too many
+        self.left_out = 0  #: comments that were left out because their packet has too many
 
     def of(self, packet: int) -> list[bytes]:
         """Write the comments of a packet: those of the worst findings first."""
-        found: list[bytes] = []
+        texts: list[bytes] = []
         size = 0
         for finding, at in self._proofs.get(packet, ()):
-            text = str(self._annotation(finding, at)).encode()
+            text = str(self._comment(finding, at)).encode()
             size += len(text)
             if size > _MOST_BYTES:
                 self.left_out += 1
             else:
-                found.append(text)
-        return found
+                texts.append(text)
+        return texts
 
-    def _annotation(self, finding: Finding, at: int) -> PacketComment:
+    def _comment(self, finding: Finding, at: int) -> PacketComment:
         frame = finding.frames[at]
         return PacketComment(
             finding.rule,
@@ -92,25 +93,25 @@ def comments_for(
         if frame.frame not in rows:
             raise InputError(f"{frame.capture}: changed while it was being checked")
     index = {each.name: at for at, each in enumerate(inputs)}
-    found = {number: _packet(row) for number, row in rows.items()}
-    last = max((index[capture] for capture, _ in found.values()), default=0)
+    packets = {number: _packet(row) for number, row in rows.items()}
+    last = max((index[capture] for capture, _ in packets.values()), default=0)
     before = _packets_before(inputs[:last])
     places = {
         number: _FramePlace(_message(rows[number]), before[index[capture]] + packet)
-        for number, (capture, packet) in found.items()
+        for number, (capture, packet) in packets.items()
     }
     return PacketComments(findings, places)
 
 
 def _packet(row: dict[str, Any]) -> tuple[str, int]:
-    """Return the packet that stands for a frame: where it ends; or where it begins, if that is all there is of it."""
+    """Return the packet that gets a frame's comment: where it ends; or where it begins, if its end was not captured."""
     if row["missing"]:
         return row["capture_first"], row["packet_first"]
     return row["capture"], row["packet_last"]
 
 
 def _message(row: dict[str, Any]) -> str:
-    """Name a frame. Of seqnos from 2^63-1 on the rows know only that they are that large."""
+    """Name a frame. Seqnos of 2^63-1 and more are all 2^63-1 in the rows."""
     parts = [row["name"]]
     if row["response"]:
         parts.append("response")
@@ -122,7 +123,7 @@ def _message(row: dict[str, Any]) -> str:
 
 
 def _packets_before(inputs: Sequence[Input]) -> list[int]:
-    """Count the packets before each of the inputs, and before what comes behind the last of them."""
+    """Count the packets before each of the inputs, and those of all of them."""
     before = [0]
     for each in inputs:
         with CaptureReader(each) as reader:

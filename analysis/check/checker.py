@@ -15,7 +15,7 @@ from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import Context
 from analysis.context.frame_refs import Ref
 from analysis.rules import RULES
-from analysis.rules.row_sets import PARTS
+from analysis.rules.row_sets import PARTS, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,8 +53,7 @@ class Checker:
         self._by_table: dict[str, dict[str, list[tuple[Rule, Check]]]] = {}
         for rule in self.rules:
             for check in rule.checks:
-                table = PARTS[check.over][0] if check.over in PARTS else check.over
-                self._by_table.setdefault(table, {}).setdefault(check.over, []).append((rule, check))
+                self._by_table.setdefault(table_of(check.over), {}).setdefault(check.over, []).append((rule, check))
 
     @property
     def connections(self) -> int:
@@ -177,17 +176,17 @@ class Checker:
         refs = ((name, Ref.of(column[index])) for name, column in rows.evidence.items())
         frames = (self._frame("guilty", ref), *(self._frame(name, each) for name, each in refs if each.ordinal))
         facts = signed_facts(rows.facts, index)
-        name = self._connections.names[connection]
+        owner = self._connections.names[connection]
         return Finding(
-            finding_id(rule, check, name, ref.side, ref.start_offset),
+            finding_id(rule, check, owner, ref.side, ref.start_offset),
             rule.id,
             check.severity or rule.severity,
             rule.title,
-            name,
+            owner,
             None if vbucket < 0 else vbucket,
             stream_id if stream_id > 0 else None,
             frames,
-            facts,
+            {check.exported_as.get(name, name): value for name, value in facts.items()},
             check.sentence(facts),
             check.name,
         )

@@ -116,7 +116,7 @@ def write(kind: str, stream: IO[bytes], inspection: Inspection, rules: Sequence[
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Make a row fit for JSON: facts by name, nothing for what is not there."""
+    """Make a row fit for JSON: facts by name, and no nulls."""
     facts = {fact["name"]: fact["value"] for fact in row["facts"]}
     return {name: value for name, value in {**row, "facts": facts}.items() if value is not None}
 
@@ -174,7 +174,7 @@ def _where(finding: Finding) -> str:
 
 
 def _attribute(text: str) -> str:
-    """Return text as an attribute's value; xml.sax.saxutils would bring half a web browser along."""
+    """Return text as an attribute's value; xml.sax.saxutils would import urllib and http as well."""
     return f'"{escape(text)}"'
 
 

@@ -1,4 +1,7 @@
-"""Captures to findings: the whole way, for programs. The command line is a thin layer over this."""
+"""Captures to findings in one call, for programs: ``check``, ``check_frames``, and what they return.
+
+The command line is a thin layer over this.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Inspection:
-    """What a check of captures gives."""
+    """The result of a check."""
 
     findings: list[Finding]  #: worst first
     tallies: list[Tally]  #: one per rule, in the order of the rules
     frames: int
     connections: int
     left_out: int = 0  #: violations beyond the limit of their rule
-    hidden: Counter[str] = field(default_factory=Counter)  #: what was not asked for, by the option that left it out
+    hidden: Counter[str] = field(
+        default_factory=Counter
+    )  #: violations that were not asked for, by the option that left them out
     report: ReadReport = field(default_factory=ReadReport)  #: what could not be read
 
     @property
@@ -72,7 +77,7 @@ def check_frames(
     limit: int = MAX_FINDINGS,
     selection: Selection = EVERYTHING,
 ) -> Inspection:
-    """Check frames that are there already, such as those of a Parquet file; in the order of their ``frame`` column."""
+    """Check frames that were read before, such as those of a Parquet file, in the order of their ``frame`` column."""
     checker = Checker(rules, limit=limit, selection=selection)
     frames = 0
     for batch in batches:
@@ -91,7 +96,7 @@ def inspect(
     selection: Selection = EVERYTHING,
     watch: Callable[[FrameReader], Callable[[], None]] | None = None,
 ) -> Inspection:
-    """Check captures that are found already; ``watch`` is told how far it has come."""
+    """Check captures; ``watch`` is told of the progress."""
     reader = reader_of(inputs, options)
     advance = watch(reader) if watch is not None else _nothing
     checker = Checker(rules, limit=limit, selection=selection)
@@ -103,7 +108,7 @@ def inspect(
 
 
 def reader_of(inputs: Sequence[Input], options: ReadOptions) -> FrameReader:
-    """Return a reader of the frames as rules need them."""
+    """Return a reader of frames with the columns that rules need."""
     chunk_bytes = options.chunk_bytes or RULE_CHUNK_BYTES
     chosen = dataclasses.replace(options, columns=COLUMNS, document_keys=False, inspect=True, chunk_bytes=chunk_bytes)
     return FrameReader(inputs, chosen)

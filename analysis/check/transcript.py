@@ -1,12 +1,14 @@
-"""Frames around findings, as rows: those that prove a finding, and their neighbours on the connection.
+"""Frames around findings, as rows: those that prove a finding, and their neighbours on its connection.
 
-Reads the captures again, and only as far as needed: frames are not kept while rules are checked. Must not know how
-frames are shown.
+Reads frames again, and only as far as needed: they are not kept while rules are checked. Knows frame numbers and
+connections; must not know how rows are shown.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,16 +18,19 @@ from dissector.filters.selector import ConnectionNumbers
 from dissector.frames.reader import FrameReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from analysis.check.findings import Finding
     from dissector.capture import Input
     from dissector.options import ReadOptions
 
     Row = dict[str, Any]
+    Longs = NDArray[np.int64]
 
 COLUMNS = frozenset(("frame", "time_ns", "connection"))  #: what a row must have to be gathered
-NEIGHBOURS = 2  #: frames of the same connection that are shown before and behind a guilty one
+NEIGHBOURS = 2  #: frames of the same connection that are shown before and after a guilty one
 
 
 class Transcript:
@@ -39,8 +44,8 @@ class Transcript:
 
     def of(self, finding: Finding) -> list[Row]:
         """Return the rows to show for a finding, in order."""
-        wanted = {frame.frame for frame in finding.frames} | set(self.around.get(finding.guilty.frame, ()))
-        return [self.rows[number] for number in sorted(wanted) if number in self.rows]
+        numbers = {frame.frame for frame in finding.frames} | set(self.around.get(finding.guilty.frame, ()))
+        return [self.rows[number] for number in sorted(numbers) if number in self.rows]
 
 
 def read(
@@ -50,98 +55,156 @@ def read(
     watch: Callable[[FrameReader], Callable[[], None]] | None = None,
     neighbours: int = NEIGHBOURS,
 ) -> Transcript:
-    """Gather what the findings' transcripts need; ``watch`` is told how far it has come.
+    """Read captures again for the transcripts of findings; ``watch`` is told of the progress.
 
     Rows have the columns that the options ask for, and must have those of ``COLUMNS``.
     """
-    found = Transcript()
     if not findings:
-        return found
-    gatherer = _TranscriptGatherer(found, findings, neighbours)
+        return Transcript()
     reader = FrameReader(inputs, options)
-    advance = watch(reader) if watch is not None else None
+    return around(reader if watch is None else _watched(reader, watch(reader)), findings, neighbours, neighbours)
+
+
+def _watched(reader: FrameReader, advance: Callable[[], None]) -> Iterator[pa.RecordBatch]:
     for batch in reader:
-        if advance is not None:
-            advance()
+        advance()
+        yield batch
+
+
+def around(batches: Iterable[pa.RecordBatch], findings: Sequence[Finding], before: int, after: int) -> Transcript:
+    """Return the frames that prove findings, with some of the frames before and after each guilty one."""
+    gatherer = _Gatherer(findings, before, after)
+    if findings:
+        for batch in batches:
+            gatherer.found.numbering.see(batch)
+            if gatherer.gather(batch):
+                break
+    return gatherer.found
+
+
+def around_each(
+    batches: Iterable[pa.RecordBatch], findings: Sequence[Finding], before: int, after: int, *, rings: bool = False
+) -> dict[str, tuple[Transcript, Finding]]:
+    """Return for each finding, by id, the transcript with its frames, and the finding with the frames that are there.
+
+    ``rings``: the frames are of several readings, each of a directory, and each has counted its frames from 1.
+    """
+    if not rings:
+        transcript = around(batches, findings, before, after)
+        return {finding.id: (transcript, finding) for finding in findings}
+    groups: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        ring = _ring(finding.guilty.capture)
+        frames = tuple(frame for frame in finding.frames if _ring(frame.capture) == ring)
+        groups[ring].append(dataclasses.replace(finding, frames=frames))
+    gatherers = {ring: _Gatherer(group, before, after) for ring, group in groups.items()}
+    numbering = ConnectionNumbers()
+    for gatherer in gatherers.values():
+        gatherer.found.numbering = numbering
+    for batch in batches:
+        numbering.see(batch)
+        encoded = batch.column("capture").dictionary_encode()
+        names = [_ring(name) for name in encoded.dictionary.to_pylist()]
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        for ring in set(names) & set(gatherers):
+            of_ring = np.array([name == ring for name in names])[codes]
+            gatherers[ring].gather(batch.filter(pa.array(of_ring)))
+    return {finding.id: (gatherers[ring].found, finding) for ring, group in groups.items() for finding in group}
+
+
+def _ring(capture: str) -> str:
+    return str(PurePath(capture).parent)
+
+
+def numbered(batches: Iterable[pa.RecordBatch], first: int, last: int, connection: str | None = None) -> Transcript:
+    """Return the frames from one number to another, of one connection or of all."""
+    found = Transcript()
+    counts: dict[str, int] = defaultdict(int)
+    for batch in batches:
         found.numbering.see(batch)
-        if gatherer.take(batch):
+        frame = batch.column("frame").to_numpy()
+        places, _ = _places(batch, counts)
+        for row, place in _rows(batch, np.flatnonzero((frame >= first) & (frame <= last)), places):
+            if connection is None or connection == row["connection"]:
+                found.rows[row["frame"]], found.place[row["frame"]] = row, place
+        if len(frame) and int(frame[-1]) >= last:
             break
     return found
 
 
-class _TranscriptGatherer:
-    """Takes rows by number, and the neighbours of guilty ones in their connection."""
+class _Gatherer:
+    """Keeps the rows that prove findings, and on the connection of each finding those around the guilty one."""
 
-    def __init__(self, found: Transcript, findings: Sequence[Finding], neighbours: int) -> None:
-        self._found = found
-        self._neighbours = neighbours
-        self._wanted = np.array(sorted({frame.frame for each in findings for frame in each.frames}), np.int64)
-        self._guilty = np.array(sorted({each.guilty.frame for each in findings}), np.int64)
-        self._connections = {each.connection for each in findings}
-        self._last = int(self._wanted[-1])
-        self._seen: dict[str, int] = defaultdict(int)  #: frames of each connection before the batch
-        self._tails: dict[str, list[tuple[int, Row]]] = {}  #: the last rows of each connection before the batch
-        self._owed: dict[str, list[tuple[int, int]]] = {}  #: guilty frames and how many rows they still want
+    def __init__(self, findings: Sequence[Finding], before: int, after: int) -> None:
+        self.found = Transcript()
+        self._before, self._after = before, after
+        self._proving = np.array(sorted({frame.frame for each in findings for frame in each.frames}), np.int64)
+        self._guilty: dict[str, set[int]] = defaultdict(set)  #: guilty frames of each connection
+        for each in findings:
+            self._guilty[each.connection].add(each.guilty.frame)
+        self._counts: dict[str, int] = defaultdict(int)  #: frames of each connection in earlier batches
+        self._tails: dict[str, list[tuple[Row, int]]] = defaultdict(list)  #: the last rows in earlier batches
+        self._owed: dict[str, list[tuple[int, int]]] = defaultdict(list)  #: guilty frames, and rows still to come
 
-    def take(self, batch: pa.RecordBatch) -> bool:
-        """Take a batch; tell whether everything is there."""
+    def gather(self, batch: pa.RecordBatch) -> bool:
+        """Keep what is needed of a batch; tell whether that was all."""
         if not batch.num_rows:
             return False
         frame = batch.column("frame").to_numpy()
-        wanted, guilty = np.isin(frame, self._wanted), np.isin(frame, self._guilty)
-        connection = batch.column("connection").dictionary_encode()
-        names = connection.dictionary.to_pylist()
-        codes = connection.indices.to_numpy(zero_copy_only=False)
-        order = np.argsort(codes, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-            name = names[codes[rows[0]]]
-            if name in self._connections or wanted[rows].any():
-                self._connection(batch, name, rows, wanted[rows], guilty[rows])
-            self._seen[name] += len(rows)
-        return int(frame[-1]) >= self._last and not any(self._owed.values())
+        places, connections = _places(batch, self._counts)
+        for row, place in _rows(batch, np.flatnonzero(np.isin(frame, self._proving)), places):
+            self._keep(row, place)
+        for name in connections.keys() & self._guilty.keys():
+            self._gather_around(batch, name, connections[name], frame, places)
+        return bool(frame[-1] >= self._proving[-1]) and not any(self._owed.values())
 
-    def _connection(
-        self,
-        batch: pa.RecordBatch,
-        name: str,
-        rows: np.ndarray[Any, Any],
-        wanted: np.ndarray[Any, Any],
-        guilty: np.ndarray[Any, Any],
-    ) -> None:
-        """Take the rows of one connection."""
-        around, seen, neighbours = self._found.around, self._seen[name], self._neighbours
-        self._keep(batch, rows, np.flatnonzero(wanted), seen)
-        if not neighbours:
-            return
+    def _gather_around(self, batch: pa.RecordBatch, name: str, rows: Longs, frame: Longs, places: Longs) -> None:
+        """Keep what is around the guilty frames of one connection, whose rows in the batch are ``rows``."""
+        chosen: dict[int, set[int]] = defaultdict(set)  #: guilty frame to indexes into ``rows``
         for number, count in self._owed.pop(name, []):
-            kept = self._keep(batch, rows, np.arange(min(count, len(rows))), seen)
-            around[number] += kept
-            if len(kept) < count:
-                self._owed.setdefault(name, []).append((number, count - len(kept)))
-        for at in np.flatnonzero(guilty).tolist():
-            near = np.arange(max(at - neighbours, 0), min(at + 1 + neighbours, len(rows)))
-            number = batch.column("frame")[int(rows[at])].as_py()
-            for place, row in self._tails.get(name, [])[-(neighbours - at) :] if at < neighbours else []:
-                self._add(place, row)
-                around[number].append(row["frame"])
-            around[number] += self._keep(batch, rows, near, seen)
-            behind = len(rows) - 1 - at
-            if behind < neighbours:
-                self._owed.setdefault(name, []).append((number, neighbours - behind))
-        places = range(max(len(rows) - neighbours, 0), len(rows))
-        tail = batch.take(pa.array(rows[-neighbours:])).to_pylist()
-        kept_tail = [(seen + at, row) for at, row in zip(places, tail, strict=True)]
-        self._tails[name] = [*self._tails.get(name, []), *kept_tail][-neighbours:]
+            chosen[number] |= set(range(min(count, len(rows))))
+            if count > len(rows):
+                self._owed[name].append((number, count - len(rows)))
+        for at in np.flatnonzero(np.isin(frame[rows], list(self._guilty[name]))).tolist():
+            number = int(frame[rows[at]])
+            chosen[number] |= set(range(max(at - self._before, 0), min(at + 1 + self._after, len(rows))))
+            if at < self._before:
+                for row, place in self._tails[name][-(self._before - at) :]:
+                    self._keep(row, place, number)
+            if at + self._after >= len(rows):
+                self._owed[name].append((number, at + self._after - len(rows) + 1))
+        for number, some in chosen.items():
+            for row, place in _rows(batch, rows[sorted(some)], places):
+                self._keep(row, place, number)
+        if self._before:
+            tail = _rows(batch, rows[-self._before :], places)
+            self._tails[name] = [*self._tails[name], *tail][-self._before :]
 
-    def _keep(
-        self, batch: pa.RecordBatch, rows: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any], seen: int
-    ) -> list[int]:
-        """Keep some of a connection's rows; return their numbers."""
-        taken: list[Row] = batch.take(pa.array(rows[chosen])).to_pylist() if len(chosen) else []
-        for at, row in zip(chosen.tolist(), taken, strict=True):
-            self._add(seen + at, row)
-        return [row["frame"] for row in taken]
+    def _keep(self, row: Row, place: int, guilty: int | None = None) -> None:
+        self.found.rows[row["frame"]], self.found.place[row["frame"]] = row, place
+        if guilty is not None:
+            self.found.around[guilty].append(row["frame"])
 
-    def _add(self, place: int, row: Row) -> None:
-        self._found.rows[row["frame"]] = row
-        self._found.place[row["frame"]] = place
+
+def _places(batch: pa.RecordBatch, counts: dict[str, int]) -> tuple[Longs, dict[str, Longs]]:
+    """Return how many frames of its connection come before each row, and the rows of each connection.
+
+    ``counts`` has the frames of each connection before the batch, and is brought up to date.
+    """
+    encoded = batch.column("connection").dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    places = np.empty(len(codes), np.int64)
+    connections: dict[str, Longs] = {}
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else ():
+        name = names[codes[rows[0]]]
+        connections[name] = rows
+        places[rows] = counts[name] + np.arange(len(rows))
+        counts[name] += len(rows)
+    return places, connections
+
+
+def _rows(batch: pa.RecordBatch, chosen: Longs, places: Longs) -> list[tuple[Row, int]]:
+    rows = batch.take(pa.array(chosen)).to_pylist() if len(chosen) else []
+    return list(zip(rows, places[chosen].tolist(), strict=True))

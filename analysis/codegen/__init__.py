@@ -1,4 +1,4 @@
-"""Files that are derived from the rules and from the findings' columns: ``python -m analysis.codegen`` writes them."""
+"""Files that derive from the rules, their tables and the findings: ``python -m analysis.codegen`` writes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 FILES: dict[str, str] = {
     "analysis/check/examples.json": "analysis.codegen.examples",
     "docs/rules.md": "analysis.codegen.rules_page",
+    "docs/context.md": "analysis.codegen.context_page",
     "docs/findings.md": "analysis.codegen.findings_page",
     "lua/upr.lua": "analysis.codegen.lua_rules",
 }

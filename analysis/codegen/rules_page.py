@@ -20,9 +20,10 @@ _INTRODUCTION = """\
 `uprscope check CAPTURE` checks these rules; `uprscope explain SEQ-01` shows one of them. Ids are stable. Rules of the
 group XCN look from one connection at another: `uprscope archive` checks them (docs/spark.md).
 
-A rule looks at the rows of a table that is made of the frames, such as every item of a stream together with the item
-before it. For each row it **holds**, is **violated**, or is **unknown**: what the capture does not tell is never a
-violation. The conditions below are the ones that are computed; `docs/findings.md` describes what comes out."""
+A rule looks at the rows of [a table that is made of the frames](context.md), such as every item of a stream together
+with the item before it. For each row it **holds**, is **violated**, or is **unknown**: what the capture does not tell
+is never a violation. The conditions below are the ones that are computed; `docs/findings.md` describes what comes
+out."""
 
 _SEVERITIES = """\
 * **error**: the protocol is violated, or data is at risk

@@ -1,39 +1,31 @@
 """Frames in context: one pass over batches of frames that adds what single messages cannot show.
 
-``Context.fold`` takes a batch and gives tables for rules: one of all frames, one of the messages of streams with their
-instance, marker and predecessors, and smaller ones of answers, exchanges, beginnings and ends of streams, acks. Memory
-is bounded, and the tables are the same however the frames are cut into batches.
+``Context.fold`` takes a batch and gives the tables that :mod:`analysis.context.schema` declares: the messages of
+streams, each with its stream, marker and what came before it; requests and answers; starts and ends of streams; flow
+control. Memory is bounded, and the tables are the same however the frames are cut into batches.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from analysis.context import kinds
-from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch, DirectionGaps
+from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch
 from analysis.context.connection_facts import ConnectionFacts
 from analysis.context.defects import DefectColumns, defect_rows
 from analysis.context.flow_control.tracker import FlowControl
+from analysis.context.progress import DirectionProgress
 from analysis.context.requests.tracker import RequestTracker
 from analysis.context.streams.index import StreamIndex
 from analysis.context.streams.instances import Instances
 from analysis.context.tables import Table, gathered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 __all__ = ["COLUMNS", "Context", "Table"]
-
-_FRAME_COLUMNS = (
-    *("opcode", "magic", "status", "datatype", "time_ns", "extras_length", "key_length", "value_length", "nmeta"),
-    *("vbucket", "stream_id", "event", "event_version", "open_flags", "stream_flags", "snapshot_type", "opaque"),
-)
 
 
 class Context:
@@ -42,12 +34,12 @@ class Context:
     def __init__(self) -> None:
         self.connections = ConnectionNumbers()
         self.captures = ConnectionNumbers()
-        self._directions = DirectionGaps()
+        self._directions = DirectionProgress()
         self._instances = Instances()
-        self._desk = RequestTracker(self._instances)
-        self._streams = StreamIndex(self._instances, self._desk)
+        self._tracker = RequestTracker(self._instances, self._directions)
+        self._streams = StreamIndex(self._instances, self._tracker)
         self._facts = ConnectionFacts()
-        self._flaws = DefectColumns()
+        self._defects = DefectColumns()
         self._flow = FlowControl()
         self._count = 0
 
@@ -55,69 +47,39 @@ class Context:
         """Take a batch of frames; give out tables by name."""
         if not batch.num_rows:
             return
-        sight = ContextBatch(batch, self._count + 1, self.connections, self.captures)
-        self._count += sight.size
-        gaps = self._directions.gaps(sight)
-        done = self._desk.read(sight, gaps, self._directions)
+        frames = ContextBatch(batch, self._count + 1, self.connections, self.captures)
+        self._count += frames.size
+        gaps = self._directions.gaps(frames)
+        done = self._tracker.read(frames, gaps)
         if done.unexplained:
-            gaps = self._directions.gaps(sight, done.unexplained)
-        facts = self._facts.fold(sight, done.changes)
-        yield "frames", _frames(sight, facts, gaps)
-        yield from self._flaws.fold(sight, facts, self._directions)
-        stretch = self._streams.fold(sight, done, gaps, self._directions)
-        ending = stretch.ordinals(stretch.trail(kinds.END), "ending")
-        for name, table in stretch.tables(facts):
-            table.add("flawed", gathered(partial(defect_rows, sight), stretch.rows))
-            table.add("end_refused", lambda rows: self._desk.refused(ending(rows)))
+            gaps = self._directions.gaps(frames, done.unexplained)
+        facts = self._facts.fold(frames, done.changes)
+        yield from self._defects.fold(frames, facts, self._directions)
+        streams = self._streams.fold(frames, done, gaps, self._directions)
+        for name, table in streams.tables(facts):
+            table.add("has_defect", gathered(partial(defect_rows, frames), streams.rows.in_batch))
+            table.add("end_ignored", lambda rows: self._tracker.ignored_ends(streams.ending_ordinal(rows)))
             yield name, table
-        stretch.reached()
-        stretch.remember()
-        stretch.release()
-        self._flow.fold(sight, facts)
+        streams.note_reached()
+        streams.remember()
+        self._flow.fold(frames, facts)
         yield from self._rest()
-        self._directions.commit(sight, gaps)
+        self._directions.commit(frames, gaps)
         for instance in done.over:
             self._instances.release(instance)
 
     def finish(self) -> Iterator[tuple[str, Table]]:
         """The frames are over: give out what was still undecided."""
-        self._desk.finish()
+        self._tracker.finish()
         self._flow.finish()
         yield from self._rest()
 
     def _rest(self) -> Iterator[tuple[str, Table]]:
-        desk = self._desk
-        for name in ("answers", "exchanges", "begins", "closings", "additions", "endings"):
-            table = getattr(desk, name).table()
+        tracker = self._tracker
+        for name in ("answers", "requests", "stream_starts", "stream_closes", "add_streams", "completed_streams"):
+            table = getattr(tracker, name).table()
             if table.size:
                 yield name, table
         for name, tables in self._flow.tables().items():
             for table in tables:
                 yield name, table
-
-
-def _same(column: NDArray[Any]) -> NDArray[Any]:
-    return column
-
-
-def _frames(sight: ContextBatch, facts: dict[str, NDArray[np.int64]], gaps: NDArray[np.int64]) -> Table:
-    """Return the table of all frames of UPR connections."""
-    rows = np.flatnonzero(sight.kind != kinds.NONE)
-    whole: dict[str, Callable[[], NDArray[Any]]] = {name: partial(sight.numbers, name) for name in _FRAME_COLUMNS}
-    whole |= {name: partial(_same, column) for name, column in facts.items()}
-    whole["cas"] = partial(sight.signed, "cas")
-    for name, column in (
-        ("connection", sight.connection),
-        ("gap", gaps),
-        ("early", sight.early),
-        ("draft", sight.draft),
-        ("kind", sight.kind),
-        ("response", sight.response),
-    ):
-        whole[name] = partial(_same, column)
-    columns: dict[str, Any] = {name: gathered(make, rows) for name, make in whole.items()}
-    columns["row"] = rows
-    columns["defects"] = lambda chosen: sight.view.batch.column("defects").take(
-        rows if chosen is None else rows[chosen]
-    )
-    return Table(len(rows), columns, {"guilty": gathered(sight.refs, rows)})

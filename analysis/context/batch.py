@@ -8,7 +8,6 @@ import numpy as np
 
 from analysis.context.frame_refs import REF, Ref
 from analysis.context.kinds import KIND_OF
-from analysis.context.lookback import filled, sorted_by
 from dissector.arrow import encoded, plain
 from dissector.frames.batch import DRAFT, FrameBatch
 from dissector.spec.model import Dialect
@@ -49,7 +48,7 @@ class ContextBatch:
         self.ordinal: Longs = np.arange(base, base + self.size)
         self.connection = connections.numbers(view.ids)[view.code]
         self.side = view.direction
-        self.stream_of_bytes = self.connection * 2 + self.side  #: one number per direction
+        self.direction_id = self.connection * 2 + self.side  #: one number per direction
         self.opcode, self.response = view.opcode, view.response
         self.draft: Mask = view.numbering == DRAFT
         subtype = np.maximum(view.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
@@ -102,50 +101,3 @@ class ConnectionNumbers:
                 self._numbers[name] = len(self.names)
                 self.names.append(name)
         return np.array([self._numbers[name] for name in names], np.int64)
-
-
-class DirectionGaps:
-    """Where each direction stood before the batch: how far its frames had come, and when it last lost something."""
-
-    def __init__(self) -> None:
-        self._gap = np.zeros(0, np.int64)  #: ordinal of the first row behind the last hole
-        self._heard = np.full(0, -1, np.int64)
-
-    def gaps(self, sight: ContextBatch, unexplained: list[int] | None = None) -> Longs:
-        """Return, for each row, the last gap of its direction up to that row; 0: none.
-
-        ``unexplained`` are rows that count as gaps because something before them must have been lost.
-        """
-        code = sight.stream_of_bytes
-        self._grow(int(code.max()) + 1 if sight.size else 0)
-        lost = (sight.numbers("gap") > 0) | (sight.numbers("skipped") > 0) | (sight.numbers("missing") > 0)
-        if unexplained:
-            lost[unexplained] = True
-        if not lost.any():
-            known: Longs = self._gap[code]
-            return known
-        order, groups = sorted_by(code)
-        found = groups.last_until(lost[order])
-        result = np.empty(sight.size, np.int64)
-        result[order] = filled(found, sight.ordinal[order], self._gap[code[order]])
-        return result
-
-    def commit(self, sight: ContextBatch, gaps: Longs) -> None:
-        """The batch is done: remember where it left the directions."""
-        # Of several writes to one place the last one stays, and rows are in their order.
-        self._gap[sight.stream_of_bytes] = gaps
-        self._heard[sight.stream_of_bytes] = sight.numbers("end_offset")
-
-    def gap(self, direction: int) -> int:
-        """Return a direction's last gap before the batch."""
-        return int(self._gap[direction]) if direction < len(self._gap) else 0
-
-    def heard(self, direction: int) -> int:
-        """Return how far a direction had come before the batch."""
-        return int(self._heard[direction]) if direction < len(self._heard) else -1
-
-    def _grow(self, room: int) -> None:
-        more = max(room, 2 * len(self._gap)) - len(self._gap)
-        if room > len(self._gap):
-            self._gap = np.r_[self._gap, np.zeros(more, np.int64)]
-            self._heard = np.r_[self._heard, np.full(more, -1, np.int64)]

@@ -35,48 +35,48 @@ class ConnectionFacts:
     def __init__(self) -> None:
         self._known = {name: np.full(0, empty, np.int64) for name, empty in FACTS.items()}
 
-    def fold(self, sight: ContextBatch, changes: dict[str, dict[int, int]]) -> dict[str, Longs]:
+    def fold(self, frames: ContextBatch, changes: dict[str, dict[int, int]]) -> dict[str, Longs]:
         """Return each fact at each row, with all that happened up to it, itself included."""
-        room = int(sight.connection.max()) + 1 if sight.size else 0
+        room = int(frames.connection.max()) + 1 if frames.size else 0
         for name, column in self._known.items():
             if room > len(column):
                 more = np.full(max(room, 2 * len(column)) - len(column), FACTS[name], np.int64)
                 self._known[name] = np.r_[column, more]
-        self._eras(sight, changes)
-        return {name: self._as_of(sight, name, changes.get(name, {})) for name in FACTS}
+        self._eras(frames, changes)
+        return {name: self._as_of(frames, name, changes.get(name, {})) for name in FACTS}
 
-    def _as_of(self, sight: ContextBatch, name: str, changes: dict[int, int]) -> Longs:
+    def _as_of(self, frames: ContextBatch, name: str, changes: dict[int, int]) -> Longs:
         known = self._known[name]
         if not changes:
-            constant: Longs = known[sight.connection]
+            constant: Longs = known[frames.connection]
             return constant
-        changed = np.zeros(sight.size, bool)
-        values = np.zeros(sight.size, np.int64)
+        changed = np.zeros(frames.size, bool)
+        values = np.zeros(frames.size, np.int64)
         changed[[*changes]] = True
         values[[*changes]] = [*changes.values()]
-        order, groups = sorted_by(sight.connection)
-        found = filled(groups.last_until(changed[order]), values[order], known[sight.connection[order]])
-        result = np.empty(sight.size, np.int64)
+        order, groups = sorted_by(frames.connection)
+        found = filled(groups.last_until(changed[order]), values[order], known, frames.connection[order])
+        result = np.empty(frames.size, np.int64)
         result[order] = found
-        known[sight.connection[order][groups.ends]] = found[groups.ends]
+        known[frames.connection[order][groups.ends]] = found[groups.ends]
         return result
 
-    def _eras(self, sight: ContextBatch, changes: dict[str, dict[int, int]]) -> None:
+    def _eras(self, frames: ContextBatch, changes: dict[str, dict[int, int]]) -> None:
         """Add what the forms of requests tell of the era."""
-        version = np.minimum(sight.numbers("marker_version"), NO_VERSION)
-        since = SINCE[sight.opcode, sight.numbers("extras_length") & 0xFF, np.where(version < 0, NO_VERSION, version)]
-        since[np.isin(sight.numbers("magic"), _FLEXIBLE)] = release_number(fingerprints.FLEXIBLE_SINCE)
-        flags = sight.numbers("open_flags")
+        version = np.minimum(frames.numbers("marker_version"), NO_VERSION)
+        since = SINCE[frames.opcode, frames.numbers("extras_length") & 0xFF, np.where(version < 0, NO_VERSION, version)]
+        since[np.isin(frames.numbers("magic"), _FLEXIBLE)] = release_number(fingerprints.FLEXIBLE_SINCE)
+        flags = frames.numbers("open_flags")
         since[(flags > 0) & (flags & _DELETE_TIMES > 0)] = release_number(fingerprints.DELETE_TIMES_SINCE)
-        since[sight.response | sight.draft | sight.early] = 0
-        telling = np.flatnonzero(since > self._known["since"][sight.connection])
+        since[frames.response | frames.draft | frames.early] = 0
+        telling = np.flatnonzero(since > self._known["since"][frames.connection])
         if not len(telling):
             return
-        newest = dict.fromkeys(sight.connection[telling].tolist(), 0)
+        newest = dict.fromkeys(frames.connection[telling].tolist(), 0)
         newest.update({number: int(self._known["since"][number]) for number in newest})
-        _, first = np.unique(sight.connection[telling] << 32 | since[telling], return_index=True)
+        _, first = np.unique(frames.connection[telling] << 32 | since[telling], return_index=True)
         for row in sorted(telling[first].tolist()):
-            number = int(sight.connection[row])
+            number = int(frames.connection[row])
             if since[row] > newest[number]:
                 newest[number] = int(since[row])
                 changes.setdefault("since", {})[row] = newest[number]

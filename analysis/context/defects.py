@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
+    from analysis.context.progress import DirectionProgress
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
 #: Defects by number, from 1: what stands in the columns of flaws.
 NUMBER = {spec.id: number for number, spec in enumerate(DEFECTS, 1)}
-_SEVERITIES = {Severity.ERROR: "flaw", Severity.WARNING: "oddity"}
+_SEVERITIES = {Severity.ERROR: "error", Severity.WARNING: "warning"}
 _SPOKEN = dict.fromkeys((Dialect.DRAFT.value, Dialect.PROTO.value, Dialect.UPR.value, Dialect.DCP.value), 1)
 _NONE = np.zeros(0, np.int64)
 _TAKEN = (
@@ -52,55 +53,55 @@ def _columns() -> dict[str, NDArray[np.int8]]:
     return found
 
 
-#: ``flaw_frm_03`` has a message's first defect that is an error by FRM-03, ``oddity_frm_03`` the first that is not.
-COLUMNS_OF_FLAWS = _columns()
+#: ``error_frm_03`` has a message's first defect that is an error by FRM-03, ``warning_frm_03`` the first that is not.
+DEFECT_COLUMNS = _columns()
 
 
-def defect_rows(sight: ContextBatch) -> Mask:
+def defect_rows(frames: ContextBatch) -> Mask:
     """Tell which rows have any defect: what they say of themselves may be misread."""
-    return lengths(sight.view.batch.column("defects")) > 0
+    return lengths(frames.view.batch.column("defects")) > 0
 
 
 class DefectColumns:
-    """Makes the tables ``messages`` and ``strays``; remembers the last frame of each direction, and who lost bytes."""
+    """Makes the tables ``messages`` and ``unframed_bytes``; keeps each direction's last frame, and who lost bytes."""
 
     def __init__(self) -> None:
         self._last = np.zeros(0, REF)
         self._lossy: set[int] = set()  #: connections
 
     def fold(
-        self, sight: ContextBatch, facts: dict[str, Longs], directions: DirectionGaps
+        self, frames: ContextBatch, facts: dict[str, Longs], directions: DirectionProgress
     ) -> Iterator[tuple[str, Table]]:
         """Take a batch, before its directions are committed."""
-        flawed = _DefectRows(sight, self._lossy, directions)
-        rows = np.flatnonzero(_spoken(sight))
+        defects = _DefectRows(frames, self._lossy, directions)
+        rows = np.flatnonzero(_spoken(frames))
         if len(rows):
-            yield "messages", _messages(sight, facts, flawed, rows)
-        behind = np.flatnonzero((sight.numbers("skipped") > 0) & (facts["opened"] > 0))
+            yield "messages", _messages(frames, facts, defects, rows)
+        behind = np.flatnonzero((frames.numbers("skipped") > 0) & (facts["opened"] > 0))
         if len(behind):
-            yield "strays", self._strays(sight, flawed, behind)
-        self._remember(sight)
-        self._lossy |= flawed.lossy()
+            yield "unframed_bytes", self._unframed_bytes(frames, defects, behind)
+        self._remember(frames)
+        self._lossy |= defects.lossy()
 
-    def _strays(self, sight: ContextBatch, flawed: _DefectRows, behind: Longs) -> Table:
+    def _unframed_bytes(self, frames: ContextBatch, defects: _DefectRows, behind: Longs) -> Table:
         """Return the table of bytes that are no frame, one row for the frame behind each such place."""
-        order, groups = sorted_by(sight.stream_of_bytes)
-        place = np.empty(sight.size, np.int64)
-        place[order] = np.arange(sight.size)
-        everything = np.ones(sight.size, bool)
+        order, groups = sorted_by(frames.direction_id)
+        place = np.empty(frames.size, np.int64)
+        place[order] = np.arange(frames.size)
+        everything = np.ones(frames.size, bool)
         found = groups.last_before(everything)[place[behind]]
-        before = self._known(sight.stream_of_bytes[behind])
+        before = self._known(frames.direction_id[behind])
         here = found >= 0
-        before[here] = sight.refs()[order[found[here]]]
-        damaged = (sight.numbers("gap")[behind] > 0) | (sight.numbers("missing")[behind] > 0)
+        before[here] = frames.refs()[order[found[here]]]
+        damaged = (frames.numbers("gap")[behind] > 0) | (frames.numbers("missing")[behind] > 0)
         columns = {
-            "connection": sight.connection[behind],
+            "connection": frames.connection[behind],
             "vbucket": np.full(len(behind), -1),
             "stream_id": np.zeros(len(behind), np.int64),
-            "skipped": sight.numbers("skipped")[behind],
-            "lost": damaged | (before["ordinal"] == 0) | flawed.lost_before()[behind],
+            "skipped": frames.numbers("skipped")[behind],
+            "lost": damaged | (before["ordinal"] == 0) | defects.lost_before()[behind],
         }
-        refs = sight.refs()[behind]
+        refs = frames.refs()[behind]
         # Fewer bytes than a header were left over by the frame before; more may be a frame that nobody can read.
         short = columns["skipped"] < HEADER_SIZE
         guilty = np.where(short & (before["ordinal"] > 0), before, refs)
@@ -112,40 +113,40 @@ class DefectColumns:
         found[known] = self._last[directions[known]]
         return found
 
-    def _remember(self, sight: ContextBatch) -> None:
-        room = int(sight.stream_of_bytes.max()) + 1
+    def _remember(self, frames: ContextBatch) -> None:
+        room = int(frames.direction_id.max()) + 1
         if room > len(self._last):
             self._last = np.r_[self._last, np.zeros(max(room, 2 * len(self._last)) - len(self._last), REF)]
         last = np.full(room, -1, np.int64)
-        last[sight.stream_of_bytes] = np.arange(sight.size)  # of several writes to one place the last one stays
+        last[frames.direction_id] = np.arange(frames.size)  # of several writes to one place the last one stays
         there = np.flatnonzero(last >= 0)
-        self._last[there] = sight.refs()[last[there]]
+        self._last[there] = frames.refs()[last[there]]
 
 
 class _DefectRows:
     """The defects of a batch, and what makes them doubtful."""
 
-    def __init__(self, sight: ContextBatch, lossy: set[int], directions: DirectionGaps) -> None:
-        self._sight, self._lossy, self._directions = sight, lossy, directions
-        column = sight.view.batch.column("defects")
+    def __init__(self, frames: ContextBatch, lossy: set[int], directions: DirectionProgress) -> None:
+        self._frames, self._lossy, self._directions = frames, lossy, directions
+        column = frames.view.batch.column("defects")
         counts = lengths(column)
-        self.rows: Longs = np.repeat(np.arange(sight.size), counts) if counts.any() else _NONE
+        self.rows: Longs = np.repeat(np.arange(frames.size), counts) if counts.any() else _NONE
         self._column = column
         self._numbers: NDArray[np.int8] | None = None
 
-    def flaw(self, name: str) -> NDArray[np.int8]:
+    def first_defect(self, name: str) -> NDArray[np.int8]:
         """Return one column of flaws, for all rows of the batch."""
         if not len(self.rows):
-            return np.broadcast_to(np.int8(0), (self._sight.size,))
-        found = np.zeros(self._sight.size, np.int8)
-        numbers = COLUMNS_OF_FLAWS[name][self._codes()]
+            return np.broadcast_to(np.int8(0), (self._frames.size,))
+        found = np.zeros(self._frames.size, np.int8)
+        numbers = DEFECT_COLUMNS[name][self._codes()]
         there = np.flatnonzero(numbers)[::-1]  # of several writes to one place the last one stays: the first defect
         found[self.rows[there]] = numbers[there]
         return found
 
     def root(self, name: str) -> Longs:
         """Return what the flaws of one kind go back to: the defect, and the kind of message that has it."""
-        return self.flaw(name).astype(np.int64) << 8 | self._sight.opcode
+        return self.first_defect(name).astype(np.int64) << 8 | self._frames.opcode
 
     def _codes(self) -> NDArray[np.int8]:
         """Return the numbers of all defects, in their order."""
@@ -156,13 +157,13 @@ class _DefectRows:
         return self._numbers
 
     def _damaged(self) -> Mask:
-        sight = self._sight
-        damaged: Mask = (sight.numbers("gap") > 0) | (sight.numbers("skipped") > 0) | (sight.numbers("missing") > 0)
+        frames = self._frames
+        damaged: Mask = (frames.numbers("gap") > 0) | (frames.numbers("skipped") > 0) | (frames.numbers("missing") > 0)
         return damaged
 
     def lossy(self) -> set[int]:
         """Return the connections that the batch shows to have lost something."""
-        return set(self._sight.connection[self._damaged()].tolist())
+        return set(self._frames.connection[self._damaged()].tolist())
 
     def lost(self) -> Mask:
         """Tell of which rows' connections something was lost so far, in either direction.
@@ -170,7 +171,7 @@ class _DefectRows:
         What a dialect is, and what was agreed upon, may have been in there.
         """
         if not len(self.rows):
-            return np.broadcast_to(np.False_, (self._sight.size,))
+            return np.broadcast_to(np.False_, (self._frames.size,))
         return self._any_lost(itself=True)
 
     def lost_before(self) -> Mask:
@@ -178,67 +179,67 @@ class _DefectRows:
         return self._any_lost(itself=False)
 
     def _any_lost(self, *, itself: bool) -> Mask:
-        sight = self._sight
-        order, groups = sorted_by(sight.connection)
+        frames = self._frames
+        order, groups = sorted_by(frames.connection)
         damaged = self._damaged()[order]
         found = groups.last_until(damaged) if itself else groups.last_before(damaged)
-        numbers = np.unique(sight.connection)
+        numbers = np.unique(frames.connection)
         known = np.array([number in self._lossy for number in numbers.tolist()], bool)
-        result = np.empty(sight.size, bool)
-        result[order] = (found >= 0) | known[np.searchsorted(numbers, sight.connection[order])]
+        result = np.empty(frames.size, bool)
+        result[order] = (found >= 0) | known[np.searchsorted(numbers, frames.connection[order])]
         return result
 
-    def unheard(self) -> Mask:
+    def peer_not_captured(self) -> Mask:
         """Tell which rows' senders had heard more of the other side than was captured before the row."""
-        return self._unheard() if len(self.rows) else np.broadcast_to(np.False_, (self._sight.size,))
+        return self._peer_not_captured() if len(self.rows) else np.broadcast_to(np.False_, (self._frames.size,))
 
     def doubtful(self) -> Mask:
         """Tell both, of a batch without flaws too."""
-        return self._any_lost(itself=True) | self._unheard()
+        return self._any_lost(itself=True) | self._peer_not_captured()
 
-    def _unheard(self) -> Mask:
-        sight = self._sight
-        order, groups = sorted_by(sight.connection)
-        side, end = sight.side[order], sight.numbers("end_offset")[order]
-        other = sight.stream_of_bytes[order] ^ 1
+    def _peer_not_captured(self) -> Mask:
+        frames = self._frames
+        order, groups = sorted_by(frames.connection)
+        side, end = frames.side[order], frames.numbers("end_offset")[order]
+        other = frames.direction_id[order] ^ 1
         numbers, place = np.unique(other, return_inverse=True)
-        carried = np.array([self._directions.heard(number) for number in numbers.tolist()])[place]
+        carried = np.array([self._directions.heard(number) for number in numbers.tolist()])
         heard = np.where(
             side == 0,
-            filled(groups.last_before(side == 1), end, carried),
-            filled(groups.last_before(side == 0), end, carried),
+            filled(groups.last_before(side == 1), end, carried, place),
+            filled(groups.last_before(side == 0), end, carried, place),
         )
-        result = np.empty(sight.size, bool)
-        result[order] = sight.numbers("acked_offset")[order] > heard
+        result = np.empty(frames.size, bool)
+        result[order] = frames.numbers("acked_offset")[order] > heard
         return result
 
 
-def _spoken(sight: ContextBatch) -> Mask:
+def _spoken(frames: ContextBatch) -> Mask:
     """Tell which rows are messages of UPR, of whatever dialect."""
-    return sight.view.by_dialect(_SPOKEN, 0) > 0
+    return frames.view.by_dialect(_SPOKEN, 0) > 0
 
 
-def _messages(sight: ContextBatch, facts: dict[str, Longs], flawed: _DefectRows, rows: Longs) -> Table:
-    whole: dict[str, Callable[[], NDArray[Any]]] = {name: partial(sight.numbers, name) for name in _TAKEN}
+def _messages(frames: ContextBatch, facts: dict[str, Longs], defects: _DefectRows, rows: Longs) -> Table:
+    whole: dict[str, Callable[[], NDArray[Any]]] = {name: partial(frames.numbers, name) for name in _TAKEN}
     whole |= {name: partial(_same, column) for name, column in facts.items()}
-    whole |= {name: partial(flawed.flaw, name) for name in COLUMNS_OF_FLAWS}
-    whole |= {f"{name}_root": partial(flawed.root, name) for name in COLUMNS_OF_FLAWS}
-    whole["cas"] = partial(sight.signed, "cas")
-    whole["lost"] = flawed.lost
-    whole["unheard"] = flawed.unheard
-    whole["doubtful"] = flawed.doubtful
+    whole |= {name: partial(defects.first_defect, name) for name in DEFECT_COLUMNS}
+    whole |= {f"{name}_root": partial(defects.root, name) for name in DEFECT_COLUMNS}
+    whole["cas"] = partial(frames.signed, "cas")
+    whole["lost"] = defects.lost
+    whole["peer_not_captured"] = defects.peer_not_captured
+    whole["doubtful"] = defects.doubtful
     for name, column in (
-        ("connection", sight.connection),
-        ("early", sight.early),
-        ("draft", sight.draft),
-        ("response", sight.response),
+        ("connection", frames.connection),
+        ("is_upr", frames.early),
+        ("draft", frames.draft),
+        ("response", frames.response),
     ):
         whole[name] = partial(_same, column)
-    if len(rows) == sight.size:
+    if len(rows) == frames.size:
         columns: dict[str, Any] = {name: partial(_picked, make) for name, make in whole.items()}
-        return Table(len(rows), columns, {"guilty": partial(_picked, sight.refs)})
+        return Table(len(rows), columns, {"guilty": partial(_picked, frames.refs)})
     columns = {name: gathered(make, rows) for name, make in whole.items()}
-    return Table(len(rows), columns, {"guilty": gathered(sight.refs, rows)})
+    return Table(len(rows), columns, {"guilty": gathered(frames.refs, rows)})
 
 
 def _same(column: NDArray[Any]) -> NDArray[Any]:

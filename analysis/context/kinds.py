@@ -1,7 +1,8 @@
-"""What each message is to the context: data, marker, end of a stream, ack, or a matter for the desk. From the spec."""
+"""What each message is to the context: data, marker, end of a stream, ack, or set-up. From the spec."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,29 @@ from dissector.spec.model import Dialect
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Messages of a vbucket's stream are those from DATA to OTHER; acks and everything else belong to the connection.
-(NONE, DATA, MARKER, CLOSING, END, OSO, STATE, CACHE, OTHER, ACK, SEQNO_ACK, DESK) = range(12)
+
+class MessageKind(IntEnum):
+    """What a message is to the context: column ``kind``.
+
+    Messages of a vbucket's stream are those from DATA to OTHER; all after them belong to the connection.
+    """
+
+    NONE = 0  #: no message of UPR
+    DATA = 1  #: with a seqno
+    MARKER = 2  #: snapshot marker
+    SNAPSHOT_END = 3  #: of the draft
+    END = 4  #: stream end
+    OSO = 5  #: start or end of an out-of-order snapshot
+    STATE = 6  #: set vbucket state
+    CACHE = 7  #: cache transfer, and its end
+    OTHER = 8  #: flush, and the draft's stream start
+    ACK = 9  #: buffer ack
+    SEQNO_ACK = 10  #: seqno acknowledged
+    SETUP = 11  #: requests and answers, which the request tracker reads
+
+
+#: As plain integers: numpy compares arrays of small integers with these without widening them.
+NONE, DATA, MARKER, SNAPSHOT_END, END, OSO, STATE, CACHE, OTHER, ACK, SEQNO_ACK, SETUP = map(int, MessageKind)
 FIRST_OF_STREAM, LAST_OF_STREAM = DATA, OTHER
 
 _KINDS = {
@@ -23,7 +45,7 @@ _KINDS = {
     ),
     "snapshot_marker": MARKER,
     "snapshot_start": MARKER,  # draft
-    "snapshot_end": CLOSING,  # draft
+    "snapshot_end": SNAPSHOT_END,  # draft
     "stream_end": END,
     "oso_snapshot": OSO,
     "set_vbucket_state": STATE,
@@ -51,7 +73,9 @@ MUTATION, DELETION, EXPIRATION, SYSTEM_EVENT, PREPARE, COMMIT, ABORT, SEQNO_ADVA
     opcode,
     ("mutation", "deletion", "expiration", "system_event", "prepare", "commit", "abort", "seqno_advanced"),
 )
-CACHE_TRANSFER, SEQNO_ACKNOWLEDGED, OSO_SNAPSHOT = map(opcode, ("cache_transfer", "seqno_acknowledged", "oso_snapshot"))
+CACHE_TRANSFER, CACHE_TRANSFER_END, SEQNO_ACKNOWLEDGED, OSO_SNAPSHOT = map(
+    opcode, ("cache_transfer", "cache_transfer_end", "seqno_acknowledged", "oso_snapshot")
+)
 
 
 def _table() -> NDArray[np.int8]:
@@ -59,12 +83,12 @@ def _table() -> NDArray[np.int8]:
     table = np.zeros((3, 2, 256, 256), np.int8)
     for message in registry.MESSAGES:
         if message.dialect is Dialect.DCP:
-            table[PLAIN, 0, message.opcode] = _KINDS.get(message.name, DESK)
-            table[PLAIN, 1, message.opcode] = DESK
+            table[PLAIN, 0, message.opcode] = _KINDS.get(message.name, SETUP)
+            table[PLAIN, 1, message.opcode] = SETUP
         elif message.dialect is Dialect.DRAFT and message is not registry.DRAFT_FAILOVER_LOG:
             pushed = int(message.push is not None)
-            table[DRAFT, pushed, message.opcode, list(message.subtypes)] = _KINDS.get(message.name, DESK)
-    table[PLAIN, :, HELLO] = DESK
+            table[DRAFT, pushed, message.opcode, list(message.subtypes)] = _KINDS.get(message.name, SETUP)
+    table[PLAIN, :, HELLO] = SETUP
     return table
 
 

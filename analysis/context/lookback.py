@@ -1,7 +1,8 @@
-"""Rows that belong together, in their order: the one primitive that everything which looks back is made of.
+"""Looking back: which row of a kind was the last before another row of the same group.
 
-Rows are sorted by group; within a group they keep their order. A question such as "which marker came last before this
-row" is one running maximum over the whole batch, and the groups' beginnings tell where an answer is too old.
+Rows are sorted by group (a stream, a direction, a connection); within a group they keep their order. "Which marker came
+last before this row" is one running maximum over the whole batch, and the groups' beginnings tell where an answer is
+too old. For few rows a binary search is cheaper. What came before the batch is carried over by the caller.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+
+_SEARCH = 8  #: a search costs as much as a running maximum over so many rows
 
 
 class RowGroups:
@@ -50,10 +53,6 @@ class RowGroups:
         before: Longs = total - mask
         return before - before[self.start] if self.size else before
 
-    def at_ends(self, per_row: Longs) -> Longs:
-        """Return what each group's last row has."""
-        return per_row[self.ends]
-
     @staticmethod
     def _running(mask: Mask) -> Longs:
         return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
@@ -70,6 +69,58 @@ def sorted_by(code: Longs) -> tuple[Longs, RowGroups]:
     return order, RowGroups(first)
 
 
-def filled(found: Longs, values: Longs, otherwise: Longs) -> Longs:
-    """Return ``values`` at the rows that were found, and what was carried over where none was."""
-    return np.where(found >= 0, values[found], otherwise) if len(values) else otherwise
+class RowsOfKind:
+    """Rows of one kind. Rows are numbers in the order of streams; None stands for all of them."""
+
+    __slots__ = ("_full", "_groups", "at", "mask")
+
+    def __init__(self, groups: RowGroups, mask: Mask) -> None:
+        self._groups = groups
+        self.mask = mask
+        self.at: Longs = np.flatnonzero(mask)
+        self._full: Longs | None = None
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def before(self, rows: Longs | None) -> Longs:
+        """Return for each row the last row of the kind before it in its stream; -1: none in the batch."""
+        groups = self._groups
+        if self._full is None and (rows is None or len(rows) * _SEARCH > groups.size):
+            self._full = groups.last_before(self.mask)
+        if self._full is not None:
+            return self._full if rows is None else self._full[rows]
+        return self._searched(rows, "left")
+
+    def until(self, rows: Longs | None) -> Longs:
+        """Return the same, but a row of the kind finds itself."""
+        return self._searched(rows, "right")
+
+    def count_before(self, rows: Longs | None) -> Longs:
+        """Return how many rows of the kind are before each row in its stream."""
+        rows = self._numbers(rows)
+        found: Longs = np.searchsorted(self.at, rows) - np.searchsorted(self.at, self._groups.start[rows])
+        return found
+
+    def _searched(self, rows: Longs | None, side: str) -> Longs:
+        rows = self._numbers(rows)
+        if not len(self.at):
+            return np.full(len(rows), -1, np.int64)
+        place = np.searchsorted(self.at, rows, side=side) - 1  # type: ignore[call-overload]
+        found: Longs = self.at[place]
+        found[(place < 0) | (found < self._groups.start[rows])] = -1
+        return found
+
+    def _numbers(self, rows: Longs | None) -> Longs:
+        return np.arange(self._groups.size) if rows is None else rows
+
+
+def filled(found: Longs, values: Longs, carried: Longs, entry: Longs) -> Longs:
+    """Return the values at the rows that were found, and where none was what ``carried`` has at the row's ``entry``."""
+    if not len(values):
+        return carried[entry]
+    result: Longs = values[found]
+    missing = np.flatnonzero(found < 0)
+    if len(missing):
+        result[missing] = carried[entry[missing]]
+    return result

@@ -1,6 +1,7 @@
-"""How far each connection has come: when either side was last heard of, what it had heard by then, and who has room.
+"""How far each direction of each connection has come: what was lost, how far it was captured, when it was last active.
 
-What never came can only be missed if its sender went on: it was alive, had heard the question, and was free to send.
+Also tells which producers surely had room in their flow-control window. What never came is missed only if its sender
+went on: it was alive, had received the request, and was free to send.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.context.lookback import filled, sorted_by
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -16,57 +19,86 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
+#: By column, what it is before anything is known; two rows per connection.
+_DIRECTIONS = {"gap": 0, "heard": -1, "time_ns": 0, "acked": -1}
+#: The same, one row per connection.
+_CONNECTIONS = {"sent": 0, "returned": 0, "last_return": 0}
+
 
 class DirectionProgress:
     """All connections. Directions are numbered as in :class:`analysis.context.batch.ContextBatch`."""
 
     def __init__(self) -> None:
-        self._time = np.zeros(0, np.int64)
-        self._acked = np.zeros(0, np.int64)
-        self._sent = np.zeros(0, np.int64)
-        self._returned = np.zeros(0, np.int64)
-        self._last_return = np.zeros(0, np.int64)
+        self._of = {name: np.zeros(0, np.int64) for name in (*_DIRECTIONS, *_CONNECTIONS)}
 
-    def fold(self, sight: ContextBatch) -> None:
-        """Take a batch."""
-        self._grow(int(sight.stream_of_bytes.max()) + 1)
-        code = sight.stream_of_bytes
+    def gaps(self, frames: ContextBatch, unexplained: list[int] | None = None) -> Longs:
+        """Return, for each row, the last gap of its direction up to that row; 0: none.
+
+        ``unexplained`` are rows that count as gaps because something before them must have been lost.
+        """
+        code = frames.direction_id
+        self._grow(int(frames.connection.max()) + 1 if frames.size else 0)
+        lost = (frames.numbers("gap") > 0) | (frames.numbers("skipped") > 0) | (frames.numbers("missing") > 0)
+        if unexplained:
+            lost[unexplained] = True
+        carried = self._of["gap"]
+        if not lost.any():
+            known: Longs = carried[code]
+            return known
+        order, groups = sorted_by(code)
+        found = groups.last_until(lost[order])
+        result = np.empty(frames.size, np.int64)
+        result[order] = filled(found, frames.ordinal[order], carried, code[order])
+        return result
+
+    def commit(self, frames: ContextBatch, gaps: Longs) -> None:
+        """The batch is done: remember where it left the directions."""
+        code = frames.direction_id
         # Of several writes to one place the last one stays, and rows are in their order.
-        self._time[code] = sight.numbers("time_ns")
-        self._acked[code] = sight.numbers("acked_offset")
-        room = len(self._sent)
-        counted = np.maximum(sight.numbers("flow_bytes"), 0)
-        self._sent += np.bincount(sight.connection, counted, room).astype(np.int64)
-        returned = sight.numbers("buffer_bytes")
+        self._of["gap"][code] = gaps
+        for name, column in (("heard", "end_offset"), ("time_ns", "time_ns"), ("acked", "acked_offset")):
+            self._of[name][code] = frames.numbers(column)
+        room = len(self._of["sent"])
+        counted = np.maximum(frames.numbers("flow_bytes"), 0)
+        self._of["sent"] += np.bincount(frames.connection, counted, room).astype(np.int64)
+        returned = frames.numbers("buffer_bytes")
         acks = np.flatnonzero(returned >= 0)
         if len(acks):
-            self._returned += np.bincount(sight.connection[acks], returned[acks], room).astype(np.int64)
-            self._last_return[sight.connection[acks]] = returned[acks]
+            number = frames.connection[acks]
+            self._of["returned"] += np.bincount(number, returned[acks], room).astype(np.int64)
+            self._of["last_return"][number] = returned[acks]
+
+    def gap(self, direction: int) -> int:
+        """Return the first row after a direction's last gap before the batch; 0: it has none."""
+        return self._at("gap", direction)
+
+    def heard(self, direction: int) -> int:
+        """Return where a direction's last frame before the batch ends; -1: there was none."""
+        return self._at("heard", direction)
 
     def time_ns(self, direction: int) -> int:
         """Return when a direction's last frame came; 0: there was none."""
-        return int(self._time[direction]) if direction < len(self._time) else 0
+        return self._at("time_ns", direction)
 
     def acked(self, direction: int) -> int:
-        """Return how much of the other direction its sender had heard by then."""
-        return int(self._acked[direction]) if direction < len(self._acked) else -1
+        """Return how much of the other direction the sender had received by then; -1: not known."""
+        return self._at("acked", direction)
 
     def free(self, connection: int, window: int) -> bool:
         """Tell whether a producer surely had room in its window, even before the last ack."""
         if window <= 0:
             return True
-        outstanding = int(self._sent[connection] - self._returned[connection] + self._last_return[connection])
-        return 0 <= outstanding < window
+        sent, returned, last = (int(self._of[name][connection]) for name in _CONNECTIONS)
+        return 0 <= sent - returned + last < window
 
-    def _grow(self, room: int) -> None:
-        room += room & 1
-        if room > len(self._time):
-            size = max(room, 2 * len(self._time))
-            for name, width in (("_time", size), ("_acked", size)):
-                self._widen(name, width)
-            for name in ("_sent", "_returned", "_last_return"):
-                self._widen(name, size // 2)
+    def _at(self, name: str, direction: int) -> int:
+        column = self._of[name]
+        return int(column[direction]) if direction < len(column) else _DIRECTIONS[name]
 
-    def _widen(self, name: str, size: int) -> None:
-        column: Longs = getattr(self, name)
-        setattr(self, name, np.r_[column, np.zeros(size - len(column), np.int64)])
+    def _grow(self, connections: int) -> None:
+        known = len(self._of["sent"])
+        if connections > known:
+            more = max(connections, 2 * known) - known
+            for columns, width in ((_DIRECTIONS, 2 * more), (_CONNECTIONS, more)):
+                for name, empty in columns.items():
+                    self._of[name] = np.r_[self._of[name], np.full(width, empty, np.int64)]

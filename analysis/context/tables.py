@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.frame_refs import Ref
+    from analysis.context.schema import TableSchema
 
     Longs = NDArray[np.int64]
+
+_PLACE = ("connection", "vbucket", "stream_id")  #: where a row stands
 
 
 class Table:
@@ -94,9 +97,9 @@ def gathered(whole: Callable[[], NDArray[Any]], base: Longs) -> Callable[[Longs 
 class Records:
     """Rows that come one at a time; becomes a table."""
 
-    def __init__(self, columns: tuple[str, ...], refs: tuple[str, ...]) -> None:
-        self._columns = columns
-        self._refs = refs
+    def __init__(self, schema: TableSchema) -> None:
+        self._columns = [name for name in schema.column_names if name not in _PLACE]
+        self._refs = [name for name in schema.ref_names if name != "guilty"]
         self.clear()
 
     def clear(self) -> None:
@@ -113,10 +116,7 @@ class Records:
     def table(self) -> Table:
         """Return what has come, and begin again."""
         rows, size = self._rows, len(self._rows)
-        columns = {
-            name: np.fromiter((row[index] for row in rows), np.int64, size)
-            for index, name in enumerate(("connection", "vbucket", "stream_id"))
-        }
+        columns = {name: np.fromiter((row[index] for row in rows), np.int64, size) for index, name in enumerate(_PLACE)}
         columns |= {name: np.fromiter((row[4].get(name, 0) for row in rows), np.int64, size) for name in self._columns}
         refs = {name: np.zeros(size, REF) for name in self._refs}
         refs["guilty"] = np.array([tuple(row[3]) for row in rows], REF)

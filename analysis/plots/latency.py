@@ -55,7 +55,7 @@ class Latencies:
 
     def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
         for name, table in tables:
-            if name == "exchanges":
+            if name == "requests":
                 answered = table["answered"] > 0
                 _add_counts(self.answers, table["opcode"][answered], table["latency_ns"][answered])
                 for opcode in table["opcode"][~answered].tolist():

@@ -15,8 +15,7 @@ from analysis.check.checker import Checker
 from analysis.check.findings import Tally
 from analysis.check.inspection import Inspection
 from analysis.check.selection import Selection
-from analysis.check.transcript import NEIGHBOURS, Transcript
-from analysis.plots.excerpt import each
+from analysis.check.transcript import NEIGHBOURS, Transcript, around_each
 from analysis.plots.figure_set import FigureSet
 from analysis.rules import RULES
 from dissector.frames.batch import FrameBatch
@@ -100,7 +99,7 @@ def collect(
         again = source.open(None)
         advance = watch(again) if watch is not None else None
         batches = _advancing(again, advance)
-        data.transcripts = each(batches, data.shown, NEIGHBOURS, NEIGHBOURS, rings=data.findings_given)
+        data.transcripts = around_each(batches, data.shown, NEIGHBOURS, NEIGHBOURS, rings=data.findings_given)
     return data
 
 

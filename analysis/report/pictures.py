@@ -6,8 +6,8 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analysis.check.transcript import around_each
 from analysis.plots import theme
-from analysis.plots.excerpt import each
 from analysis.plots.figure import FigureContext
 from analysis.plots.ladder import Ladder
 from analysis.report.rendering import data_url
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from analysis.report.collect import ReportData
 
 LADDERS = 4  #: findings that get a message sequence, each of another rule
-_BEFORE, _BEHIND = 8, 5
+_BEFORE, _AFTER = 8, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def ladders(data: ReportData, captures: str) -> dict[str, Picture]:
     findings = list(chosen.values())
     if not findings:
         return {}
-    told = each(data.source.open(None), findings, _BEFORE, _BEHIND, rings=data.findings_given)
+    told = around_each(data.source.open(None), findings, _BEFORE, _AFTER, rings=data.findings_given)
     drawn = {}
     for transcript, finding in told.values():
         ladder = Ladder(transcript, transcript.of(finding), finding)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.check.totals import Totals
+from analysis.check.text_report import CheckSummary
 from analysis.report.table import Cell, Column, PageTable, without_empty_columns
 from analysis.rules.model import REASONS
 from dissector.display.table import CONNECTION_TABLE, STREAM_TABLE
@@ -76,7 +76,7 @@ def verdict(data: ReportData) -> Verdict:
         listed = ", ".join(f"{number:,} {name}" for name, number in by.items())
         said = f"The archive has {len(findings):,} findings ({listed})." if findings else "The archive has no findings."
     else:
-        said = Totals(data.inspection, data.rules, data.selection).closing()
+        said = CheckSummary(data.inspection, data.rules, data.selection).closing()
     return Verdict(said, worst.value if worst is not None else "good")
 
 

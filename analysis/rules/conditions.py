@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analysis.context.codes import UnknownReason
 from analysis.context.connection_facts import release
 from analysis.context.requests.state import AGREEMENTS, bit
 from analysis.rules.expressions import Term, col
@@ -39,6 +40,11 @@ def stream_flags(*names: str) -> int:
     return sum(enums.STREAM_FLAGS.bit(name) for name in names)
 
 
+def marker_flags(*names: str) -> int:
+    """Return flags of snapshot markers by name."""
+    return sum(enums.MARKER_FLAGS.bit(name) for name in names)
+
+
 def agreed(*names: str) -> Term:
     """Return a term: all of these were agreed upon."""
     found = col.agreed.has(bit(names[0]))
@@ -61,6 +67,10 @@ PARTIAL = _PARTIAL.named("stream is filtered")  #: items may be missing on purpo
 ASKED_UNKNOWN = (LOST_SINCE_BEGIN, UNOPENED)
 #: What was agreed upon is not known for certain: the set-up, or a part of either side's words, was not captured.
 SETUP_UNKNOWN = (
-    Unknown("start", col.opened.equals(0)),
+    Unknown("start", ~col.opened.true()),
     Unknown("gap", col.connection_gap > 0),
+)
+#: Why the context itself could not decide about a row.
+UNDECIDED = tuple(
+    Unknown(reason.name.lower().replace("_", "-"), col.unknown.equals(reason)) for reason in UnknownReason if reason
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from string import Formatter
 from typing import TYPE_CHECKING
 
-from analysis.context.defects import COLUMNS_OF_FLAWS, NUMBER
+from analysis.context.defects import DEFECT_COLUMNS, NUMBER
 from analysis.rules.expressions import NEVER, Term, col
 from analysis.rules.model import Check, Severity, Unknown
 from dissector.spec import registry
@@ -103,15 +103,14 @@ def by_defects(
 
     ``severity`` is that of the findings where it differs from the rule's; warnings take the milder defects.
     """
-    kind = "oddity" if severity is Severity.WARNING else "flaw"
-    column = column or f"{kind}_{rule.lower().replace('-', '_')}"
-    flaw: Term = getattr(col, column)
-    bad = flaw > 0
-    told = [
-        SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and COLUMNS_OF_FLAWS[column][NUMBER[spec.id]]
-    ]
+    mild = severity is Severity.WARNING
+    column = column or f"{'warning' if mild else 'error'}_{rule.lower().replace('-', '_')}"
+    defect: Term = getattr(col, column)
+    bad = defect > 0
+    kind = "oddity" if mild else "flaw"
+    told = [SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and DEFECT_COLUMNS[column][NUMBER[spec.id]]]
     facts = dict.fromkeys(name for text in told for _, name, _, _ in Formatter().parse(text) if name)
-    if kind == "oddity":
+    if mild:
         when = bad if when is None else when & bad
     return Check(
         "messages",
@@ -121,7 +120,7 @@ def by_defects(
         unknown=(
             Unknown("gap", (col.missing > 0) | (bad & col.lost)),
             # A connection is taken for one of the draft only where its messages prove it.
-            Unknown("start", bad & col.opened.equals(0) & ~col.draft),
+            Unknown("start", bad & ~col.opened.true() & ~col.draft),
             *unknown,
         ),
         facts=(column, *facts),
@@ -129,6 +128,7 @@ def by_defects(
         name=name or kind,
         severity=severity,
         words={column: _BY_NUMBER, "opcode": OPCODES} if "opcode" in facts else {column: _BY_NUMBER},
+        exported_as={column: column.replace("error_", "flaw_").replace("warning_", "oddity_")},
     )
 
 
@@ -136,10 +136,10 @@ def by_defects(
 STRAYS_LOST = Unknown("gap", col.lost)
 
 
-def strays(when: Term, because: str, *evidence: str) -> Check:
+def unframed_bytes(when: Term, because: str, *evidence: str) -> Check:
     """Return a check that there are no bytes between frames."""
     return Check(
-        "strays",
+        "unframed_bytes",
         NEVER,
         because,
         when=when,

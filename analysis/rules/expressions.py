@@ -1,10 +1,10 @@
 """Predicates as terms over columns: ``col.by_seqno > col.previous_seqno``.
 
 A term is called with a table and gives an array. It also can be printed, so that the documentation of a rule shows
-exactly what is computed.
+exactly what is computed: numbers that stand for something are printed by the names that their column declares.
 
 Rules have much in common, and most of what they ask about never happens. So equal terms are one object, which is
-computed once per table where several ask for it; and behind a condition that no row meets nothing is computed.
+computed once per table where several ask for it; and after a condition that no row meets nothing is computed.
 """
 
 from __future__ import annotations
@@ -14,24 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.context.schema import vocabulary
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from numpy.typing import NDArray
 
     from analysis.context import Table
+    from analysis.context.schema import Vocabulary
 
 
 class Term:
     """Something that can be computed for every row of a table."""
 
-    __slots__ = ("_make", "atomic", "shared", "text")
+    __slots__ = ("_make", "atomic", "columns", "shared", "text", "vocabulary")
 
-    def __init__(self, make: Callable[[Table], Any], text: str, *, atomic: bool = False) -> None:
+    def __init__(
+        self, make: Callable[[Table], Any], text: str, *, atomic: bool = False, columns: frozenset[str] = frozenset()
+    ) -> None:
         self._make = make
         self.text = text
         self.atomic = atomic
+        self.columns = columns  #: that it is computed of
         self.shared = False  #: asked for more than once
+        self.vocabulary: Vocabulary | None = None  #: what the column's numbers are called
 
     def __call__(self, table: Table) -> NDArray[Any]:
         """Compute it: an array with an element for each row, that nobody may write to."""
@@ -62,16 +69,24 @@ class Term:
         return _one((self, text), self.make, text, atomic=atomic)
 
     def _with(self, other: Term | int, symbol: str, act: Callable[[Any, Any], Any]) -> Term:
-        right = other if isinstance(other, Term) else constant(other)
+        right = other if isinstance(other, Term) else self._constant(other, symbol)
         text = f"{self.inner} {symbol} {right.inner}"
         return _one((symbol, self, right), lambda table: act(self.make(table), right.make(table)), text)
+
+    def _constant(self, number: int, symbol: str) -> Term:
+        """Return a number to compare with, under the name that it has in this column."""
+        term = constant(number)
+        if self.vocabulary is not None:
+            name = self.vocabulary.value(number) if symbol in _EQUALITY else self.vocabulary.measure(number)
+            return term if name is None else term.named(name)
+        return term
 
     def __and__(self, other: Term | int) -> Term:
         right = other if isinstance(other, Term) else constant(other)
 
         def both(table: Table) -> Any:
             first = self.make(table)
-            return first if _settled(first, value=False) else first & right.make(table)
+            return first if _uniform(first, value=False) else first & right.make(table)
 
         return _one(("&", self, right), both, f"{self.inner} & {right.inner}")
 
@@ -80,7 +95,7 @@ class Term:
 
         def any_of(table: Table) -> Any:
             first = self.make(table)
-            return first if _settled(first, value=True) else first | right.make(table)
+            return first if _uniform(first, value=True) else first | right.make(table)
 
         return _one(("|", self, right), any_of, f"{self.inner} | {right.inner}")
 
@@ -126,12 +141,19 @@ class Term:
             numbers = self.make(table)
             return ((numbers & bits) != 0) & (numbers > 0)
 
-        return _one(("has", self, bits), found, f"{self.inner} has {bits:#x}")
+        return _one(("has", self, bits), found, self._bits(bits))
+
+    def _bits(self, bits: int) -> str:
+        names = () if self.vocabulary is None else self.vocabulary.bits(bits)
+        if len(names) > 1:
+            return f"{self.inner} has any of {{{', '.join(names)}}}"
+        return f"{self.inner} has {names[0] if names else f'{bits:#x}'}"
 
     def one_of(self, values: Iterable[int]) -> Term:
         """Return whether it is one of some numbers."""
         wanted = sorted(values)
-        listed = ", ".join(map(str, wanted))
+        names = [None if self.vocabulary is None else self.vocabulary.value(number) for number in wanted]
+        listed = ", ".join(str(number) if name is None else name for number, name in zip(wanted, names, strict=True))
         text = f"{self.inner} in {{{listed}}}"
         return _one(("in", self, tuple(wanted)), lambda table: np.isin(self.make(table), wanted), text)
 
@@ -141,24 +163,22 @@ class Term:
 
 
 _TERMS: dict[Hashable, Term] = {}
+_EQUALITY = ("=", "≠")
 
 
 def _one(key: Hashable, make: Callable[[Table], Any], text: str, *, atomic: bool = False) -> Term:
-    """Return the one term of this kind; whoever asks for it again makes it a shared one."""
+    """Return the one term of this kind; from the second time on that it is made, its result is shared."""
     found = _TERMS.get(key)
     if found is None:
-        found = _TERMS[key] = Term(make, text, atomic=atomic)
+        parts = key if isinstance(key, tuple) else ()
+        columns = frozenset[str]().union(*(part.columns for part in parts if isinstance(part, Term)))
+        found = _TERMS[key] = Term(make, text, atomic=atomic, columns=columns)
     else:
         found.shared = True
     return found
 
 
-def _leaf(key: Hashable, make: Callable[[Table], Any], text: str) -> Term:
-    """Return the one term of this kind that has no parts: there is nothing to compute, so nothing to share."""
-    return _TERMS.get(key) or _TERMS.setdefault(key, Term(make, text, atomic=True))
-
-
-def _settled(mask: Any, *, value: bool) -> bool:
+def _uniform(mask: Any, *, value: bool) -> bool:
     """Tell whether a condition is the same for all rows, and this."""
     if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
         return False
@@ -168,14 +188,20 @@ def _settled(mask: Any, *, value: bool) -> bool:
 def constant(number: int) -> Term:
     """Return a number as a term."""
     text = f"{number:#x}" if number > 1 << 20 else str(number)
-    return _leaf(("constant", number), lambda _: number, text)
+    found = _TERMS.get(("constant", number))
+    return found or _TERMS.setdefault(("constant", number), Term(lambda _: number, text, atomic=True))
 
 
 class _Columns:
     """Columns by name."""
 
     def __getattr__(self, name: str) -> Term:
-        return _leaf(("column", name), lambda table: table[name], name)
+        found = _TERMS.get(("column", name))
+        if found is None:
+            found = Term(lambda table: table[name], name, atomic=True, columns=frozenset((name,)))
+            found.vocabulary = vocabulary(name)
+            _TERMS["column", name] = found
+        return found
 
 
 col = _Columns()

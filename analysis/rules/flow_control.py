@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.consumer import LATE_NS
-from analysis.context.flow_control.producer import QUIET_NS, SHARE
-from analysis.context.flow_control.rows import DRIFTS, LIMIT, LOST, ONE_SIDED, UNOPENED
-from analysis.rules.expressions import col
+from analysis.context.flow_control.producer import KEPT_PART, QUIET_NS
+from analysis.context.flow_control.rows import DRIFTS
+from analysis.rules.expressions import col, constant
 from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
+from dissector.spec.registry import HEADER_SIZE
 
 STALL_NS = 60 * 10**9  #: a window that is full for longer than this is a stall (FLC-03)
-_NOOP_BYTES = 24
+_NOOP_BYTES = constant(HEADER_SIZE).named("header_size")
 
 _UNKNOWN = (
-    Unknown("start", col.doubt.equals(UNOPENED)),
-    Unknown("limit", col.doubt.equals(LIMIT)),
-    Unknown("one-sided", col.doubt.equals(ONE_SIDED)),
-    Unknown("gap", col.doubt.equals(LOST)),
+    Unknown("start", col.unknown.equals(UnknownReason.START)),
+    Unknown("limit", col.unknown.equals(UnknownReason.LIMIT)),
+    Unknown("one-sided", col.unknown.equals(UnknownReason.ONE_SIDED)),
+    Unknown("gap", col.unknown.equals(UnknownReason.GAP)),
 )
 _NOOPS_COUNTED = (col.excess > 0) & (
     col.excess.equals(col.noops_since * _NOOP_BYTES) | col.excess.equals(col.noops * _NOOP_BYTES)
@@ -119,8 +121,8 @@ RULES: tuple[Rule, ...] = (
         "window is left that is not given back later either.",
         (
             Check(
-                "rests",
-                (col.leftover * SHARE < col.window) | (col.drift > 0),
+                "idle_producers",
+                (col.leftover * KEPT_PART < col.window) | (col.drift > 0),
                 "{leftover} bytes of a window of {window} are never given back, though the producer rests for "
                 "{quiet_s} s",
                 when=col.quiet_ns > QUIET_NS,
@@ -147,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         "such a consumer counts these messages short, and the window shrinks until nothing fits.",
         (
             Check(
-                "rests",
+                "idle_producers",
                 col.drift.equals(0),
                 "{leftover} bytes are never given back: {drift}",
                 when=(col.quiet_ns > QUIET_NS) & (col.leftover > 0),
@@ -174,7 +176,7 @@ RULES: tuple[Rule, ...] = (
                 "acks",
                 col.wanted.true(),
                 "{bytes} bytes are given back, and no connection_buffer_size was set",
-                when=col.malformed.equals(0),
+                when=~col.malformed.true(),
                 unknown=_UNKNOWN,
                 facts=("bytes",),
                 root="unwanted_root",
@@ -193,7 +195,7 @@ RULES: tuple[Rule, ...] = (
                 "acks",
                 col.bytes > 0,
                 "0 bytes are given back",
-                when=col.malformed.equals(0),
+                when=~col.malformed.true(),
                 facts=("bytes", "due"),
                 root="zero_root",
             ),

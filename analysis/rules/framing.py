@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.context import kinds
 from analysis.context.connection_facts import release
 from analysis.context.requests.state import AGREEMENTS, bit
-from analysis.rules.defect_checks import OPCODES, by_defects, flag, strays
+from analysis.rules.defect_checks import OPCODES, by_defects, flag, unframed_bytes
 from analysis.rules.expressions import col
 from analysis.rules.model import UNOPENED, Check, Excuse, Rule, Severity, Unknown
 from dissector.spec import enums
@@ -16,7 +16,7 @@ _HELLO = sum(bit(name) for name in AGREEMENTS if name.startswith("hello_"))
 _FLEXIBLE = tuple(magic.value for magic in enums.MAGICS if magic.flexible)
 _FRAMED = _HELLO | bit("enable_stream_id")  #: either makes flexible framing possible
 _STREAM_FLAGS = sum(flag.value for flag in enums.STREAM_FLAGS.members)
-_NAMELESS = 0xFFFFFFFF & ~_STREAM_FLAGS
+_UNNAMED_FLAGS = col.stream_flags.has(0xFFFFFFFF & ~_STREAM_FLAGS).named("stream_flags has a bit without a name")
 _VALIDATORS = "request validators of the servers"
 #: Peers since 5.0 may be newer than this program. Before, the flags are all known.
 _MAYBE_NEWER = col.agreed.has(_HELLO) | (col.since >= release(5, 0))
@@ -30,7 +30,7 @@ RULES: tuple[Rule, ...] = (
         (
             by_defects("FRM-01"),
             by_defects("FRM-01", _W),
-            strays(
+            unframed_bytes(
                 col.skipped < HEADER_SIZE,
                 "{skipped} bytes lie between this frame and the next, which are too few for a frame",
                 "behind",
@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
         "since 6.5, which use it only with those who have said HELLO or have asked for stream ids.",
         (
             by_defects("FRM-02"),
-            strays(
+            unframed_bytes(
                 col.skipped >= HEADER_SIZE,
                 "{skipped} bytes before this frame are none: no known magic where a frame should start",
                 "before",
@@ -86,7 +86,7 @@ RULES: tuple[Rule, ...] = (
         (
             by_defects("FRM-03"),
             # The dialect may have shown in a stream request that comes later in the capture, or not at all.
-            by_defects("FRM-03", _W, unknown=(Unknown("one-sided", col.unheard),)),
+            by_defects("FRM-03", _W, unknown=(Unknown("one-sided", col.peer_not_captured),)),
         ),
         dialects=("draft", "upr", "dcp"),
         excuses=(
@@ -119,8 +119,8 @@ RULES: tuple[Rule, ...] = (
             by_defects("FRM-05"),
             by_defects(
                 "FRM-05",
-                column="flaw_frm_14",
-                when=col.opcode.differs(kinds.CACHE_TRANSFER) & (col.flaw_frm_14 > 0),
+                column="error_frm_14",
+                when=col.opcode.differs(kinds.CACHE_TRANSFER) & (col.error_frm_14 > 0),
                 name="entries",
             ),
         ),
@@ -158,7 +158,7 @@ RULES: tuple[Rule, ...] = (
                 "a mutation with CAS 0, from a server of 4.5 or later",
                 when=col.opcode.equals(kinds.MUTATION)
                 & (col.since >= release(4, 5))
-                & ~(col.response | col.draft | col.early),
+                & ~(col.response | col.draft | col.is_upr),
                 facts=("cas", "since"),
                 root="opcode",
                 name="mutation",
@@ -179,14 +179,14 @@ RULES: tuple[Rule, ...] = (
             by_defects(
                 "FRM-08",
                 _W,
-                unknown=(Unknown("setup", col.oddity_frm_08.equals(flag("unknown-flag-bits")) & _MAYBE_NEWER),),
+                unknown=(Unknown("setup", col.warning_frm_08.equals(flag("unknown-flag-bits")) & _MAYBE_NEWER),),
             ),
             Check(
                 "messages",
-                ~col.stream_flags.has(_NAMELESS),
+                ~_UNNAMED_FLAGS,
                 "{opcode} with stream flags {stream_flags}, of which some have no name",
-                when=(col.stream_flags >= 0) & ~col.early & ~col.draft,
-                unknown=(UNOPENED, Unknown("setup", col.stream_flags.has(_NAMELESS) & _MAYBE_NEWER)),
+                when=(col.stream_flags >= 0) & ~col.is_upr & ~col.draft,
+                unknown=(UNOPENED, Unknown("setup", _UNNAMED_FLAGS & _MAYBE_NEWER)),
                 facts=("opcode", "stream_flags"),
                 root="stream_flags",
                 name="stream flags",

@@ -8,12 +8,12 @@ from analysis.context.requests.state import bit
 from analysis.rules.defect_checks import OPCODES, by_defects
 from analysis.rules.expressions import col, constant, either
 from analysis.rules.model import UNOPENED, Check, Excuse, Rule, Severity, Unknown
-from dissector.spec import enums, registry
+from dissector.spec import registry
 
 _W = Severity.WARNING
 _COLLECTIONS = bit("hello_collections")
 _EXT_METADATA = bit("enable_ext_metadata")
-_KEPT_DATATYPE = bit(f"open_{next(each.name for each in enums.OPEN_FLAGS.members if each.value == 0x40)}")
+_KEPT_DATATYPE = bit("open_no_value_with_underlying_datatype")
 _VALIDATORS = "request validators of the servers"
 _MARKER_V20, _MARKER_V22 = 36, 52  #: bytes of value
 
@@ -27,7 +27,7 @@ RULES: tuple[Rule, ...] = (
         (
             by_defects(
                 "FRM-09",
-                when=col.agreed.has(_COLLECTIONS) | (col.flaw_frm_09 > 0),
+                when=col.agreed.has(_COLLECTIONS) | (col.error_frm_09 > 0),
                 unknown=(Unknown("setup", ~col.agreed.has(_COLLECTIONS)),),
             ),
         ),

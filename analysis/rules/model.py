@@ -68,6 +68,8 @@ class Check:
     guilty: str = "guilty"  #: the reference to blame, where the row itself is only what shows it
     #: By fact, what its numbers are called in the sentence; such a word may have facts in braces itself.
     words: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    #: By column, what findings call the fact where that is another name: it is one that programs rely on.
+    exported_as: Mapping[str, str] = field(default_factory=dict)
 
     def sentence(self, facts: Mapping[str, int]) -> str:
         """Return why it is violated, with the numbers in it."""
@@ -111,4 +113,4 @@ class Rule:
 LOST_SINCE_MARKER = Unknown("gap", col.lost_since_marker)
 LOST_SINCE_PREVIOUS = Unknown("gap", col.lost_since_previous)
 LOST_SINCE_BEGIN = Unknown("gap", col.lost_since_begin)
-UNOPENED = Unknown("start", col.opened.equals(0))
+UNOPENED = Unknown("start", ~col.opened.true())

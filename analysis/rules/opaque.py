@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.requests.state import END, GAP, LIMIT, ONE_SIDED, START
+from analysis.context.codes import Pairing
+from analysis.rules.conditions import UNDECIDED
 from analysis.rules.defect_checks import OPCODES
 from analysis.rules.expressions import NEVER, col
-from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.model import Check, Excuse, Rule, Severity
 from dissector.spec import enums
 
 _WORDS = {"opcode": OPCODES}
 #: Messages that nobody answers, except to refuse them.
 _SILENT = (
     *(kinds.MUTATION, kinds.DELETION, kinds.EXPIRATION, kinds.SYSTEM_EVENT, kinds.BUFFER_ACK),
-    *range(kinds.PREPARE, 0x68),
+    *(kinds.PREPARE, kinds.SEQNO_ACKNOWLEDGED, kinds.COMMIT, kinds.ABORT, kinds.SEQNO_ADVANCED),
+    *(kinds.OSO_SNAPSHOT, kinds.CACHE_TRANSFER, kinds.CACHE_TRANSFER_END),
 )
-_REFUSALS = (0x01, 0x02, 0x04, 0x0A, 0x0B, 0x22)
-_PATIENCE_NS = 60 * 10**9
-_ANSWERED, _REPEATED, _TO_DATA = 1, 2, 3  #: what an answer was found to belong to; 0: nothing
-
-#: What keeps the desk from deciding.
-UNDECIDED = tuple(
-    Unknown(reason, col.unknown.equals(number))
-    for reason, number in (
-        *(("gap", GAP), ("start", START), ("end", END)),
-        *(("one-sided", ONE_SIDED), ("limit", LIMIT)),
+_REFUSALS = tuple(
+    enums.STATUSES.number(name)
+    for name in (
+        *("key_not_found", "key_exists", "invalid_arguments"),
+        *("dcp_stream_not_found", "opaque_no_match", "out_of_range"),
     )
 )
+_PATIENCE_NS = 60 * 10**9
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -38,9 +36,9 @@ RULES: tuple[Rule, ...] = (
         (
             Check(
                 "answers",
-                col.pairing.one_of((_ANSWERED, _TO_DATA)),
+                col.pairing.one_of((Pairing.ANSWERED, Pairing.TO_DATA)),
                 "a response to {opcode} with opaque {opaque:#010x}, which no request of the other side had",
-                when=col.pairing.differs(_REPEATED),
+                when=col.pairing.differs(Pairing.REPEATED),
                 unknown=UNDECIDED,
                 facts=("opcode", "opaque", "status"),
                 name="unasked",
@@ -50,7 +48,7 @@ RULES: tuple[Rule, ...] = (
                 "answers",
                 NEVER,
                 "a second response to {opcode} with opaque {opaque:#010x}, for one request",
-                when=col.pairing.equals(_REPEATED),
+                when=col.pairing.equals(Pairing.REPEATED),
                 unknown=UNDECIDED,
                 facts=("opcode", "opaque", "status"),
                 evidence=("request",),
@@ -76,7 +74,7 @@ RULES: tuple[Rule, ...] = (
         "that asks for it, get an answer within 60 seconds; add stream and stream request may take longer.",
         (
             Check(
-                "exchanges",
+                "requests",
                 col.answered.true() & (col.patient.true() | (col.latency_ns <= _PATIENCE_NS)),
                 "{opcode} with opaque {opaque:#010x} was not answered within {seconds} seconds, though the other "
                 "side went on",
@@ -106,7 +104,7 @@ RULES: tuple[Rule, ...] = (
                 "answers",
                 col.status.differs(enums.SUCCESS),
                 "a response to {opcode} with success and opaque {opaque:#010x}; such messages are not answered",
-                when=col.data.true() & col.opcode.one_of(_SILENT) & ~col.early.true(),
+                when=col.data.true() & col.opcode.one_of(_SILENT) & ~col.is_upr.true(),
                 unknown=UNDECIDED,
                 facts=("opcode", "opaque"),
                 root="opcode",
@@ -127,37 +125,39 @@ RULES: tuple[Rule, ...] = (
         "flags, and the answer names that request's opaque: as it is or byte-reversed, the same on all the connection.",
         (
             Check(
-                "additions",
+                "add_streams",
                 col.found.true(),
                 "an add stream answered with success, and no stream request for vbucket {vbucket} before it",
                 unknown=UNDECIDED,
-                facts=("vbucket", "told"),
+                facts=("vbucket", "reply_opaque"),
+                exported_as={"reply_opaque": "told"},
                 evidence=("request",),
                 name="no request",
             ),
             Check(
-                "additions",
+                "add_streams",
                 col.matches.true(),
-                "the answer names opaque {told:#010x}, the stream request has {stream_opaque:#010x}",
+                "the answer names opaque {reply_opaque:#010x}, the stream request has {stream_opaque:#010x}",
                 when=col.found.true(),
                 unknown=UNDECIDED,
-                facts=("told", "stream_opaque"),
+                facts=("reply_opaque", "stream_opaque"),
+                exported_as={"reply_opaque": "told"},
                 evidence=("request", "stream_request"),
                 name="opaque",
             ),
             Check(
-                "additions",
+                "add_streams",
                 ~col.changed.true(),
                 "the answer names the stream's opaque in the other byte order than those around it",
                 when=col.found.true(),
                 unknown=UNDECIDED,
                 facts=("stream_opaque",),
                 evidence=("other",),
-                guilty="odd",
+                guilty="byte_order_change",
                 name="byte order",
             ),
             Check(
-                "additions",
+                "add_streams",
                 (col.asked_flags - (col.asked_flags & col.sent_flags)).equals(0),
                 "the add stream has flags {asked_flags:#x}, its stream request {sent_flags:#x}",
                 when=col.found.true(),
@@ -186,7 +186,7 @@ RULES: tuple[Rule, ...] = (
                 "answers",
                 ~col.status.one_of(_REFUSALS),
                 "{opcode} of vbucket {vbucket} was refused with status {status:#04x}",
-                when=col.data.true() & ~col.early.true() & ~col.settling.true(),
+                when=col.data.true() & ~col.is_upr.true() & ~col.closing_or_takeover.true(),
                 unknown=UNDECIDED,
                 facts=("opcode", "status", "vbucket", "opaque"),
                 root="status",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from analysis.context import kinds
 from analysis.context.requests.state import bit
+from analysis.rules.conditions import UNDECIDED
 from analysis.rules.expressions import ALWAYS, NEVER, col
 from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Check, Excuse, Rule, Severity, Unknown
-from analysis.rules.opaque import UNDECIDED
+from dissector.spec import enums
 
 _END_ON_CLOSE = bit("send_stream_end_on_client_close_stream")
-_CLOSED = 1  #: end reason
+_CLOSED = enums.END_REASONS.number("closed")
 _OWN = (kinds.DATA, kinds.MARKER, kinds.END, kinds.STATE, kinds.OSO, kinds.CACHE)
 
 RULES: tuple[Rule, ...] = (
@@ -24,7 +25,7 @@ RULES: tuple[Rule, ...] = (
                 col.opaque.equals(col.instance_opaque),
                 "opaque {opaque:#010x}, but the stream of vbucket {vbucket} has {instance_opaque:#010x}",
                 when=col.granted.true() & col.kind.one_of(_OWN) & ~col.draft,
-                unknown=(LOST_SINCE_BEGIN, Unknown("gap", col.flawed)),
+                unknown=(LOST_SINCE_BEGIN, Unknown("gap", col.has_defect)),
                 facts=("opaque", "instance_opaque", "vbucket"),
                 evidence=("request", "answer"),
                 root="opaque",
@@ -36,7 +37,7 @@ RULES: tuple[Rule, ...] = (
                 NEVER,
                 "a message with opaque {opaque:#010x} for vbucket {vbucket}, which has no stream",
                 when=~col.granted.true() & col.kind.one_of(_OWN) & ~col.draft,
-                unknown=(UNOPENED, Unknown("gap", (col.gap > 0) | col.flawed)),
+                unknown=(UNOPENED, Unknown("gap", (col.gap > 0) | col.has_defect)),
                 facts=("opaque", "vbucket"),
                 root="opaque",
                 name="no stream",
@@ -57,8 +58,8 @@ RULES: tuple[Rule, ...] = (
                 col.ending_ordinal.equals(0),
                 "a message for vbucket {vbucket} behind its stream end",
                 # An end with another stream's opaque ends nothing: that is for OPQ-04 to say.
-                when=~col.draft & ~col.end_refused,
-                unknown=(Unknown("gap", (col.ending_ordinal > 0) & ((col.gap > col.ending_ordinal) | col.flawed)),),
+                when=~col.draft & ~col.end_ignored,
+                unknown=(Unknown("gap", (col.ending_ordinal > 0) & ((col.gap > col.ending_ordinal) | col.has_defect)),),
                 facts=("vbucket", "opcode"),
                 evidence=("ending",),
                 root="ending_ordinal",
@@ -75,7 +76,7 @@ RULES: tuple[Rule, ...] = (
         "connection.",
         (
             Check(
-                "begins",
+                "stream_starts",
                 ~col.live.true(),
                 "a stream for vbucket {vbucket} with opaque {opaque:#010x} was granted while that with opaque "
                 "{previous_opaque:#010x} is live",
@@ -101,7 +102,7 @@ RULES: tuple[Rule, ...] = (
         "hand.",
         (
             Check(
-                "begins",
+                "stream_starts",
                 ~col.shared.true(),
                 "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}, and one is a "
                 "takeover, whose answers have nothing else to go by",
@@ -113,7 +114,7 @@ RULES: tuple[Rule, ...] = (
                 name="takeover",
             ),
             Check(
-                "begins",
+                "stream_starts",
                 ~col.shared.true(),
                 "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}",
                 when=~col.handed_over.true() & ~col.draft.true(),
@@ -141,7 +142,7 @@ RULES: tuple[Rule, ...] = (
         "send_stream_end_on_client_close_stream was accepted; otherwise nothing follows.",
         (
             Check(
-                "closings",
+                "stream_closes",
                 col.ended.true(),
                 "vbucket {vbucket} was closed, and the stream end that was agreed upon never came",
                 when=col.announced.true(),
@@ -151,7 +152,7 @@ RULES: tuple[Rule, ...] = (
                 name="no end",
             ),
             Check(
-                "closings",
+                "stream_closes",
                 col.reason.equals(_CLOSED),
                 "vbucket {vbucket} was closed, and its stream ended for reason {reason} instead of 1",
                 when=col.announced.true() & col.ended.true(),
@@ -161,7 +162,7 @@ RULES: tuple[Rule, ...] = (
                 name="reason",
             ),
             Check(
-                "closings",
+                "stream_closes",
                 ~col.ended.true(),
                 "a stream end (reason {reason}) behind the close of vbucket {vbucket}, which was not agreed upon",
                 when=~col.announced.true(),
@@ -209,7 +210,7 @@ RULES: tuple[Rule, ...] = (
                 when=col.granted.true() & (col.end >= 0) & (col.previous_seqno >= col.end),
             ),
             Check(
-                "endings",
+                "completed_streams",
                 NEVER,
                 "vbucket {vbucket} has reached the requested end {end_seqno}, and no stream end came in the "
                 "{seconds} seconds that the producer went on",
@@ -235,7 +236,7 @@ RULES: tuple[Rule, ...] = (
         "could not be told apart.",
         (
             Check(
-                "begins",
+                "stream_starts",
                 ~col.reused.true(),
                 "two streams of vbucket {vbucket}, one after the other, have opaque {opaque:#010x}",
                 unknown=UNDECIDED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from analysis.context import kinds
 from analysis.rules import seqno_sync, seqno_versions
-from analysis.rules.conditions import ASKED_UNKNOWN, PARTIAL, agreed, at_least, stream_flags
-from analysis.rules.expressions import col
+from analysis.rules.conditions import ASKED_UNKNOWN, PARTIAL, agreed, at_least, marker_flags, stream_flags
+from analysis.rules.expressions import col, constant
 from analysis.rules.model import (
     LOST_SINCE_BEGIN,
     LOST_SINCE_MARKER,
@@ -17,9 +17,11 @@ from analysis.rules.model import (
     Unknown,
 )
 from dissector.frames.schema import NO_END
+from dissector.spec import enums
 
-_SEQNO_LIMIT = 1 << 48
-_MEMORY, _DISK = 0x01, 0x02  #: flags of markers
+_SEQNO_LIMIT = constant(1 << 48).named("2^48")
+_MEMORY, _DISK = map(marker_flags, ("memory", "disk"))
+_OK = enums.END_REASONS.number("ok")
 _FROM_LATEST = stream_flags("from_latest")
 _OWN_END = stream_flags("takeover", "disk_only", "to_latest", "cache_transfer")  #: the end of the request means nothing
 _THIN_SPAN, _THIN = 100, 10  #: a snapshot of so many seqnos, of which less than one in ten came
@@ -27,8 +29,8 @@ _THIN_SPAN, _THIN = 100, 10  #: a snapshot of so many seqnos, of which less than
 #: The beginning of an out-of-order snapshot may be among what was lost: only a marker tells that there is none.
 _ORDER_UNKNOWN = (
     LOST_SINCE_PREVIOUS,
-    Unknown("gap", (col.gap > col.snapshot_ordinal) & ~col.early & ~col.draft),
-    Unknown("start", col.snapshot_ordinal.equals(0) & col.granted.equals(0) & ~col.early & ~col.draft),
+    Unknown("gap", (col.gap > col.snapshot_ordinal) & ~col.is_upr & ~col.draft),
+    Unknown("start", col.snapshot_ordinal.equals(0) & ~col.granted.true() & ~col.is_upr & ~col.draft),
 )
 _ENDING = (col.end >= 0) & (col.end < NO_END) & ~col.flags.has(_OWN_END)
 _ADVANCE = col.opcode.equals(kinds.SEQNO_ADVANCED) & ~col.draft.true()
@@ -120,7 +122,7 @@ RULES: tuple[Rule, ...] = (
                 "ends",
                 (col.previous_seqno >= col.end) | (col.marker_end >= col.end) | (col.start >= col.end),
                 "the stream ends without trouble at seqno {previous_seqno}, and was asked for up to {end}",
-                when=col.end_reason.equals(0) & ~col.draft.true() & _ENDING & ~PARTIAL,
+                when=col.end_reason.equals(_OK) & ~col.draft.true() & _ENDING & ~PARTIAL,
                 unknown=(
                     LOST_SINCE_BEGIN,
                     # What was prepared last is not sent to those who know nothing of sync writes.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from analysis.context import kinds
+from analysis.rules.conditions import marker_flags
 from analysis.rules.expressions import Term, col, either
 from analysis.rules.model import LOST_SINCE_BEGIN, Check, Excuse, Rule, Severity, Unknown
 
-_DISK = 0x02  #: flag of markers
+_DISK = marker_flags("disk")
 _COMPLETIONS = (kinds.COMMIT, kinds.ABORT)
 _NAMES = {"opcode": {kinds.COMMIT: "commit", kinds.ABORT: "abort"}}
 
 _COMPLETION = col.opcode.one_of(_COMPLETIONS) & ~col.draft.true() & (col.prepared_seqno >= 0)
 #: The prepare must have been sent in this stream, and not from disk, where it may have been replaced or left out.
 _SHOWN = (col.prepared_seqno > col.start) & (col.prepared_seqno > col.disk_end)
-_FORGOTTEN = Unknown("limit", col.sync_strange)
+_FORGOTTEN = Unknown("limit", col.sync_forgotten)
 _OUTSTANDING = col.sync_opcode.equals(kinds.PREPARE)
 
 
@@ -125,7 +126,7 @@ RULES: tuple[Rule, ...] = (
                 unknown=(
                     LOST_SINCE_BEGIN,
                     Unknown("gap", col.connection_gap > 0),
-                    Unknown("one-sided", col.unheard | (col.acked_offset <= col.answer_offset)),
+                    Unknown("one-sided", col.peer_not_captured | (col.acked_offset <= col.answer_offset)),
                 ),
                 facts=("prepared_seqno", "previous_seqno"),
                 evidence=("last", "marker"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from analysis.rules import snapshot_markers
-from analysis.rules.conditions import ACTIVE, ASKED_UNKNOWN, PARTIAL, at_least, stream_flags
+from analysis.rules.conditions import ACTIVE, ASKED_UNKNOWN, PARTIAL, at_least, marker_flags, stream_flags
 from analysis.rules.expressions import Term, col, either
 from analysis.rules.model import LOST_SINCE_BEGIN, LOST_SINCE_MARKER, Check, Excuse, Rule, Severity, Unknown
+from dissector.spec import enums
 
-_HISTORY, _MAY_DUPLICATE = 0x10, 0x20  #: flags of markers
-_MEMORY = 0x01
+_HISTORY, _MAY_DUPLICATE, _MEMORY = map(marker_flags, ("history", "may_contain_duplicates", "memory"))
+_OK = enums.END_REASONS.number("ok")
 _CUT_SHORT = stream_flags("to_latest", "disk_only")  #: the server puts its own end in
 _OWN_START = stream_flags("from_latest", "cache_transfer")
 
@@ -46,7 +47,7 @@ def _repeated(name: str, when: Term, severity: Severity | None = None, *unknown:
         col.version_snapshot.differs(col.snapshot_ordinal),
         "the key of seqno {by_seqno} came in the same snapshot with seqno {version_seqno} (frame {version_frame})",
         # Behind the first early marker items come as they are written, and no marker closes them for long.
-        when=(col.snapshot_ordinal > 0).differs(col.early) & ~col.marker_type.has(_MAY_DUPLICATE) & when,
+        when=(col.snapshot_ordinal > 0).differs(col.is_upr) & ~col.marker_type.has(_MAY_DUPLICATE) & when,
         unknown=(Unknown("gap", col.gap > col.snapshot_ordinal), *unknown),
         facts=("by_seqno", "version_seqno", "version_frame"),
         evidence=("marker",),
@@ -76,7 +77,7 @@ def _incomplete(name: str, when: Term, severity: Severity | None = None, *unknow
             col.marker_end <= _SENT,
             sentence + "the stream ends as if all had been sent",
             when=_BEHIND_ANOTHER
-            & col.end_reason.equals(0)
+            & col.end_reason.equals(_OK)
             & (col.end >= col.marker_end)
             & ~col.flags.has(_CUT_SHORT)
             & when,
@@ -101,7 +102,7 @@ RULES: tuple[Rule, ...] = (
                 "items",
                 col.snapshot_ordinal > 0,
                 "seqno {by_seqno} comes before any snapshot marker",
-                when=~col.early & ~col.draft,
+                when=~col.is_upr & ~col.draft,
                 unknown=(LOST_SINCE_BEGIN,),
                 facts=("by_seqno",),
                 evidence=("answer",),
@@ -126,7 +127,7 @@ RULES: tuple[Rule, ...] = (
                 "ends",
                 col.items.equals(0),
                 "no marker closes the last {items} items before the stream ends",
-                when=col.early & col.end_reason.equals(0),
+                when=col.is_upr & col.end_reason.equals(_OK),
                 unknown=(LOST_SINCE_BEGIN,),
                 facts=("items",),
                 evidence=("here", "marker"),

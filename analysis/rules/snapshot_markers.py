@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.requests import state
 from analysis.rules.conditions import (
     ASKED_UNKNOWN,
     PARTIAL,
     SETUP_UNKNOWN,
     SYNC_REPLICATION,
+    UNDECIDED,
     agreed,
     at_least,
+    marker_flags,
     stream_flags,
 )
 from analysis.rules.expressions import Term, col
 from analysis.rules.model import LOST_SINCE_BEGIN, LOST_SINCE_MARKER, Check, Excuse, Rule, Severity, Unknown
+from dissector.spec import enums
 
-_MEMORY, _DISK, _CHECKPOINT, _ACK, _HISTORY, _MAY_DUPLICATE = (1 << number for number in range(6))
-_TAKEOVER = stream_flags("takeover")
-_BITS = 2  #: a type that is no less says that types are bits
-#: Reasons of a stream end for which nobody can be blamed: closed, disconnected, backfill failed, privileges lost.
-_BROKEN_OFF = (1, 3, 5, 8)
-
-#: Why the desk can't tell, by its numbers.
-UNKNOWN = tuple(
-    Unknown(reason, col.unknown.equals(number))
-    for reason, number in (
-        ("gap", state.GAP),
-        ("start", state.START),
-        ("end", state.END),
-        ("one-sided", state.ONE_SIDED),
-        ("limit", state.LIMIT),
-    )
+_MEMORY, _DISK, _CHECKPOINT, _ACK, _HISTORY, _MAY_DUPLICATE = map(
+    marker_flags, ("memory", "disk", "checkpoint", "acknowledge", "history", "may_contain_duplicates")
 )
+_TAKEOVER = stream_flags("takeover")
+#: Reasons of a stream end for which nobody can be blamed: closed, disconnected, backfill failed, privileges lost.
+_BROKEN_OFF = tuple(
+    enums.END_REASONS.number(name) for name in ("closed", "disconnected", "backfill_failed", "lost_privileges")
+)
+
+_OK = enums.END_REASONS.number("ok")
+_START, _END = map(enums.OSO_MARKERS.number, ("start", "end"))
 _BEHIND_ANOTHER = (col.marker_end >= 0) & ~col.oso_since_marker
-_IN_FLIGHT = Unknown("one-sided", col.unheard)
+_IN_FLIGHT = Unknown("one-sided", col.peer_not_captured)
 _HEARD = (_IN_FLIGHT, Unknown("gap", col.connection_gap > 0))
 
 
@@ -163,7 +159,7 @@ RULES: tuple[Rule, ...] = (
                 | ((col.previous_seqno >= col.asked_end) & (col.acked_offset >= col.previous_offset)),
                 "the snapshot is confirmed when seqno {previous_seqno} is the last that came, and it ends at "
                 "{asked_end}",
-                when=col.status.equals(0),
+                when=col.status.equals(enums.SUCCESS),
                 unknown=(*_HEARD, LOST_SINCE_BEGIN, Unknown("one-sided", col.asked_ordinal < col.answer_ordinal)),
                 facts=("previous_seqno", "asked_end"),
                 evidence=("asked", "last"),
@@ -171,9 +167,9 @@ RULES: tuple[Rule, ...] = (
             ),
             Check(
                 "ends",
-                col.due <= 0,
+                col.unconfirmed_markers <= 0,
                 "the takeover is over, and the snapshot {marker_start} to {marker_end} was never confirmed",
-                when=col.marker_type.has(_ACK) & col.end_reason.equals(0) & col.flags.has(_TAKEOVER),
+                when=col.marker_type.has(_ACK) & col.end_reason.equals(_OK) & col.flags.has(_TAKEOVER),
                 unknown=(*_HEARD, LOST_SINCE_BEGIN),
                 facts=("marker_start", "marker_end"),
                 evidence=("here",),
@@ -181,19 +177,19 @@ RULES: tuple[Rule, ...] = (
                 name="missing",
             ),
             Check(
-                "exchanges",
-                col.answered.equals(1),
+                "requests",
+                col.answered.true(),
                 "nobody confirms the snapshot",
                 when=col.opcode.equals(kinds.SNAPSHOT_MARKER),
-                unknown=UNKNOWN,
+                unknown=UNDECIDED,
                 name="overdue",
             ),
             Check(
                 "answers",
-                ~col.again.true(),
+                ~col.repeated.true(),
                 "a snapshot is confirmed that was confirmed before, or asked for no confirmation",
-                when=col.opcode.equals(kinds.SNAPSHOT_MARKER) & col.status.equals(0) & ~col.early.true(),
-                unknown=UNKNOWN,
+                when=col.opcode.equals(kinds.SNAPSHOT_MARKER) & col.status.equals(enums.SUCCESS) & ~col.is_upr.true(),
+                unknown=UNDECIDED,
                 name="twice",
             ),
         ),
@@ -211,12 +207,12 @@ RULES: tuple[Rule, ...] = (
         (
             Check(
                 "brackets",
-                col.inside_oso.differs(col.oso_flags.equals(1)),
+                col.inside_oso.differs(col.oso_flags.equals(_START)),
                 "an out-of-order snapshot {oso_flags} again",
                 unknown=(LOST_SINCE_BEGIN,),
                 facts=("oso_flags",),
                 evidence=("bracket",),
-                words={"oso_flags": {1: "starts", 2: "ends"}},
+                words={"oso_flags": {_START: "starts", _END: "ends"}},
                 name="turns",
             ),
             Check(
@@ -310,7 +306,7 @@ RULES: tuple[Rule, ...] = (
                 name="start",
             ),
             Check(
-                "draft_closings",
+                "draft_snapshot_ends",
                 col.inside_draft,
                 "a snapshot ends that has not started",
                 unknown=(

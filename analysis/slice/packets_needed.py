@@ -1,8 +1,8 @@
-"""Which packets a finding needs: those that prove it, those that set the connection up, and more where it takes more.
+"""Which packets a finding needs: those that prove it, those that set the connection up, and more if needed.
 
 A rule is undecided where bytes are missing before the guilty frame. How much of a connection has to be kept differs by
-rule, so there are several choices, the smallest first; whoever cuts tries them. Knows frames and where they are; must
-not know rules, nor how packets are copied.
+rule, so there are several choices for the slicer to try, the smallest first. Knows frames and where they are; must not
+know rules, nor how packets are copied.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from analysis.context import kinds
 from dissector.frames.reader import FrameReader
+from dissector.tcp.connections import packet_ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-#: What has to be known to read the rest of a connection.
+#: Messages without which the rest of a connection can't be read.
 _STREAM = (kinds.STREAM_REQUEST, kinds.ADD_STREAM)
 _SET_UP = np.array((kinds.HELLO, kinds.OPEN, kinds.CONTROL, *_STREAM))
 _COLUMNS = frozenset(
@@ -38,95 +39,90 @@ _COLUMNS = frozenset(
         *("response", "vbucket", "opaque", "src", "sport", "dst", "dport", "time_ns", "acked_offset", "end_offset"),
     )
 )
-_BEFORE, _BEHIND = 12, 4  #: frames around the guilty one: a broken one is believed only among others
-_FURTHEST = 256  #: packets that are gone back for one in which a frame begins
-END = 1 << 62
+_BEFORE, _AFTER = 12, 4  #: frames around the guilty one: the framing accepts a broken header only among sound ones
+_FARTHEST_BACK = 256  #: packets to go back at most to one in which a frame begins
+NO_LAST = 1 << 62  #: after every packet
 
-Ends = tuple[str, int, str, int]  #: addresses and ports of one direction
-
-
-def place(capture: int, packet: int) -> int:
-    """Return where a packet is, as one number that orders."""
-    return capture << 40 | packet
+Endpoints = tuple[str, int, str, int]  #: addresses and ports of one direction
 
 
-class Run(NamedTuple):
-    """Packets from one place to another, of one direction or of all that are asked for."""
+class PacketRange(NamedTuple):
+    """Packets from one ordinal to another, of one direction or of all flows of the finding."""
 
     first: int
     last: int
-    ends: Ends | None = None
+    endpoints: Endpoints | None = None
 
 
-_NOWHERE = Run(0, 0)
+_NOWHERE = PacketRange(0, 0)
 
 
-class Proof(NamedTuple):
-    """A frame to keep."""
+class NeededFrame(NamedTuple):
+    """A frame to keep, and its packets."""
 
     frame: int
-    run: Run  #: beginning with a packet in which a frame begins
+    packets: PacketRange  #: from a packet in which a frame begins
     comment: str
     role: str = ""  #: empty: set-up
 
 
 class PacketChoice(NamedTuple):
-    """A set of packets, and what it is."""
+    """A set of packets, and a description of it."""
 
     what: str
-    runs: tuple[Run, ...]
+    ranges: tuple[PacketRange, ...]
 
 
 @dataclass(slots=True)
 class PacketsNeeded:
-    """What a finding needs."""
+    """The frames and connections that a finding needs."""
 
     connections: set[str]
-    flows: set[Ends] = field(default_factory=set)  #: both directions of its connections
-    proofs: list[Proof] = field(default_factory=list)
-    around: Run = field(default=_NOWHERE)  #: some frames before the guilty one, and a few behind it
+    flows: set[Endpoints] = field(default_factory=set)  #: both directions of its connections
+    frames: list[NeededFrame] = field(default_factory=list)
+    around: PacketRange = field(default=_NOWHERE)  #: some frames before the guilty one, and a few after it
 
     def comments(self) -> dict[int, str]:
-        """Return what to write beside packets: the guilty frame's own text wins."""
+        """Return the comments of packets; that of the guilty frame goes before others."""
         found: dict[int, str] = {}
-        for proof in sorted(self.proofs, key=lambda each: (each.role != "guilty", not each.role)):
-            found.setdefault(proof.run.last, proof.comment)
+        for needed in sorted(self.frames, key=lambda each: (each.role != "guilty", not each.role)):
+            found.setdefault(needed.packets.last, needed.comment)
         return found
 
     def choices(self) -> Iterator[PacketChoice]:
-        """Give out sets of packets, each larger than the one before."""
-        small = tuple(proof.run for proof in self.proofs)
+        """Give out sets of packets, the smallest first."""
+        small = tuple(needed.packets for needed in self.frames)
         yield PacketChoice("only the frames that prove it, and the set-up", small)
-        guilty = next(proof for proof in self.proofs if proof.role == "guilty")
-        evidence = [proof for proof in self.proofs if proof.role and proof is not guilty]
+        guilty = next(needed for needed in self.frames if needed.role == "guilty")
+        evidence = [needed for needed in self.frames if needed.role and needed is not guilty]
         yield PacketChoice(
             "the frames that prove it, those around the guilty one, and the set-up", (*small, self.around)
         )
         reached = (self.around.first, self.around.last)
-        for proof in sorted(evidence, key=lambda each: abs(each.run.first - guilty.run.first)):
-            reached = (min(reached[0], proof.run.first), max(reached[1], proof.run.last))
-            names = sorted((proof.frame, guilty.frame))
+        for needed in sorted(evidence, key=lambda each: abs(each.packets.first - guilty.packets.first)):
+            reached = (min(reached[0], needed.packets.first), max(reached[1], needed.packets.last))
+            names = sorted((needed.frame, guilty.frame))
             what = f"everything on the connection from frame {names[0]} to frame {names[1]}, and the set-up"
-            yield PacketChoice(what, (*small, Run(*reached)))
-        yield PacketChoice("everything on the connection up to the guilty frame", (*small, Run(0, reached[1])))
-        yield PacketChoice("the whole connection", (Run(0, END),))
+            yield PacketChoice(what, (*small, PacketRange(*reached)))
+        yield PacketChoice("everything on the connection up to the guilty frame", (*small, PacketRange(0, reached[1])))
+        yield PacketChoice("the whole connection", (PacketRange(0, NO_LAST),))
 
 
 def packets_needed(inputs: Sequence[Input], options: ReadOptions, finding: Finding) -> PacketsNeeded:
-    """Find out what a finding needs; ``inputs`` in the order in which they are read."""
+    """Read captures for what a finding needs; ``inputs`` in the order in which they are read."""
     needs = PacketsNeeded({finding.connection})
     while True:
-        survey = _ProofReader(needs, finding, {each.name: index for index, each in enumerate(inputs)})
+        reader = _NeededFrameReader(needs, finding, {each.name: index for index, each in enumerate(inputs)})
         for batch in FrameReader(inputs, dataclasses.replace(options, columns=_COLUMNS)):
-            if survey.take(batch):
+            if reader.read(batch):
                 break
-        if survey.others <= needs.connections:
+        if reader.others <= needs.connections:
             return needs
-        needs = PacketsNeeded(needs.connections | survey.others)
+        needs = PacketsNeeded(needs.connections | reader.others)
 
 
-class _ProofReader:
-    """Looks for the frames of a finding, and for the set-up of their connections."""
+class _NeededFrameReader:
+    """Finds the frames of a finding, and the set-up of their connections."""
 
     def __init__(self, needs: PacketsNeeded, finding: Finding, captures: dict[str, int]) -> None:
         self.others: set[str] = set()  #: connections of evidence
@@ -135,12 +131,14 @@ class _ProofReader:
         self._captures = captures
         self._roles = {frame.frame: frame.role for frame in reversed(finding.frames)}
         self._last = max(self._roles)
-        self._asked: set[int] = set()  #: opaques of stream requests for the vbucket
-        self._recent: Longs = np.empty(0, np.int64)  #: where the last frames before the batch began
-        self._before: dict[tuple[str, int], tuple[int, int]] = {}  #: by direction: last place, and where its run began
+        self._request_opaques: set[int] = set()  #: opaques of stream requests for the vbucket
+        self._recent: Longs = np.empty(0, np.int64)  #: first packets of the last frames before the batch
+        self._before: dict[
+            tuple[str, int], tuple[int, int]
+        ] = {}  #: by direction: the last packet, and where its range began
 
-    def take(self, batch: pa.RecordBatch) -> bool:
-        """Take a batch; tell whether that was all."""
+    def read(self, batch: pa.RecordBatch) -> bool:
+        """Read a batch; tell whether that was all."""
         frame = batch.column("frame").to_numpy()
         proving = np.isin(frame, [*self._roles])
         self.others |= set(batch.column("connection").take(pa.array(np.flatnonzero(proving))).to_pylist())
@@ -148,38 +146,41 @@ class _ProofReader:
         mine = pc.is_in(batch.column("connection"), names).to_numpy(zero_copy_only=False)
         if mine.any():
             chosen = np.flatnonzero(mine)
-            self._rows(batch.take(pa.array(chosen)), frame[chosen], proving[chosen])
+            self._note_rows(batch.take(pa.array(chosen)), frame[chosen], proving[chosen])
         return bool(len(frame)) and int(frame[-1]) >= self._last
 
-    def _rows(self, batch: pa.RecordBatch, frame: Longs, proving: NDArray[np.bool_]) -> None:
-        first = self._places(batch, "capture_first", "packet_first")
-        last = self._places(batch, "capture", "packet_last")
-        wanted = np.flatnonzero(proving | (self._set_up(batch) & (frame <= self._last)))
+    def _note_rows(self, batch: pa.RecordBatch, frame: Longs, proving: NDArray[np.bool_]) -> None:
+        first = self._packet_ordinals(batch, "capture_first", "packet_first")
+        last = self._packet_ordinals(batch, "capture", "packet_last")
+        chosen_rows = np.flatnonzero(proving | (self._set_up(batch) & (frame <= self._last)))
         begins = self._begins(batch, first, last)
         self._around(batch, frame, np.r_[self._recent, begins], last)
-        for at, row in zip(wanted.tolist(), batch.take(pa.array(wanted)).to_pylist(), strict=True):
-            ends = (row["src"], row["sport"], row["dst"], row["dport"])
-            self._needs.flows |= {ends, (*ends[2:], *ends[:2])}
-            run = Run(int(begins[at]), int(last[at]), ends)
-            self._needs.proofs.append(Proof(row["frame"], run, self._comment(row), self._roles.get(row["frame"], "")))
+        for at, row in zip(chosen_rows.tolist(), batch.take(pa.array(chosen_rows)).to_pylist(), strict=True):
+            endpoints = (row["src"], row["sport"], row["dst"], row["dport"])
+            self._needs.flows |= {endpoints, (*endpoints[2:], *endpoints[:2])}
+            packets = PacketRange(int(begins[at]), int(last[at]), endpoints)
+            self._needs.frames.append(
+                NeededFrame(row["frame"], packets, self._comment(row), self._roles.get(row["frame"], ""))
+            )
 
     def _around(self, batch: pa.RecordBatch, frame: Longs, begins: Longs, last: Longs) -> None:
-        """Note the frames around the guilty one; ``begins`` has those before the batch in front."""
+        """Note the frames around the guilty one; ``begins`` starts with frames before the batch."""
         mine = pc.equal(batch.column("connection"), self._finding.connection).to_numpy(zero_copy_only=False)
         for at in np.flatnonzero(mine & (frame == self._finding.guilty.frame)).tolist():
             there = at + len(self._recent)
             first = int(begins[max(there - _BEFORE, 0) : there + 1].min())
-            self._needs.around = Run(first, int(last[at : at + 1 + _BEHIND].max()))
+            self._needs.around = PacketRange(first, int(last[at : at + 1 + _AFTER].max()))
         self._recent = begins[-_BEFORE:]
 
-    def _places(self, batch: pa.RecordBatch, capture: str, packet: str) -> Longs:
+    def _packet_ordinals(self, batch: pa.RecordBatch, capture: str, packet: str) -> Longs:
         encoded = batch.column(capture).dictionary_encode()
-        index = np.array([self._captures[name] for name in encoded.dictionary.to_pylist()], np.int64)
-        found: Longs = index[encoded.indices.to_numpy(zero_copy_only=False)] << 40 | batch.column(packet).to_numpy()
+        firsts = [packet_ordinal(self._captures[name], 0) for name in encoded.dictionary.to_pylist()]
+        found: Longs = np.array(firsts, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+        found += batch.column(packet).to_numpy()
         return found
 
     def _set_up(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
-        """Tell which rows are set-up that matters: of stream requests those for the vbucket, and their answers."""
+        """Tell which rows are set-up that matters: of stream requests those for the vbucket, and their responses."""
         opcode, opaque = batch.column("opcode").to_numpy(), batch.column("opaque").to_numpy()
         response = batch.column("response").to_numpy(zero_copy_only=False)
         chosen: NDArray[np.bool_] = np.isin(opcode, _SET_UP)
@@ -188,8 +189,8 @@ class _ProofReader:
         stream = np.isin(opcode, _STREAM)
         vbucket = batch.column("vbucket").fill_null(-1).to_numpy()
         asked = stream & ~response & (vbucket == self._finding.vbucket)
-        self._asked |= set(opaque[asked].tolist())
-        chosen &= ~stream | asked | (response & np.isin(opaque, [*self._asked]))
+        self._request_opaques |= set(opaque[asked].tolist())
+        chosen &= ~stream | asked | (response & np.isin(opaque, [*self._request_opaques]))
         return chosen
 
     def _begins(self, batch: pa.RecordBatch, first: Longs, last: Longs) -> Longs:
@@ -205,7 +206,7 @@ class _ProofReader:
             fresh = first[rows] != np.r_[before[0], last[rows][:-1]]
             index = np.maximum.accumulate(np.where(fresh, np.arange(len(rows)), -1))
             found = np.where(index < 0, before[1], first[rows][index])
-            far = first[rows] - found > _FURTHEST
+            far = first[rows] - found > _FARTHEST_BACK
             begins[rows] = np.where(far, first[rows], found)
             self._before[key] = (int(last[rows][-1]), int(found[-1]))
         return begins

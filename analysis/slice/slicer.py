@@ -1,7 +1,7 @@
-"""A small capture that shows a finding: packets cut out, and checked again until they show it by themselves.
+"""A small capture that shows a finding: packets are copied and checked again until they show it by themselves.
 
 The packets are as they were captured, so the connection keeps its id, frames keep their offsets, and the finding its
-name. Knows captures and packets; which of them matter is told by :mod:`analysis.slice.packets_needed`.
+name. Knows captures and packets; :mod:`analysis.slice.packets_needed` says which of them are needed.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import numpy as np
 
 from analysis.check.inspection import inspect
 from analysis.check.selection import Selection
-from analysis.slice.packets_needed import PacketChoice, PacketsNeeded, place
 from dissector.capture import CaptureReader, Input
 from dissector.capture.pcapng_writer import PcapngWriter
 from dissector.link.columnar import ColumnarDecoder
 from dissector.link.flow_key import flow_of, reverse_key
-from dissector.tcp.connections import connection_id
+from dissector.link.segment_block import ACK, SYN
+from dissector.tcp.connections import connection_id, packet_ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from analysis.check.findings import Finding
     from analysis.rules import Rule
+    from analysis.slice.packets_needed import PacketChoice, PacketsNeeded
     from dissector.capture import PacketBlock
     from dissector.options import ReadOptions
 
-_SYN, _ACK = 0x02, 0x10
 _HANDSHAKE = 3  #: packets that a connection begins with
 
 
 @dataclass(frozen=True, slots=True)
 class SliceResult:
-    """What became of it."""
+    """What a slice has in it."""
 
     packets: int
     what: str  #: which packets these are
@@ -51,21 +51,21 @@ def write_slice(
     with tempfile.TemporaryDirectory(prefix="uprscope-") as folder:
         trial = Path(folder, "slice.pcapng")
         tried: set[tuple[object, ...]] = set()
-        made = SliceResult(0, "", shown=False)
+        result = SliceResult(0, "", shown=False)
         for choice in needs.choices():
-            if choice.runs in tried:
+            if choice.ranges in tried:
                 continue
-            tried.add(choice.runs)
+            tried.add(choice.ranges)
             comment = f"{finding.id}: {finding.title}, but {finding.sentence}. Kept: {choice.what}."
             with trial.open("wb") as output:
                 writer = PcapngWriter(output, comment)
                 copy(inputs, needs, choice, writer)
-            made = SliceResult(writer.packets, choice.what, _shows(trial, options, finding, rule))
-            if made.shown:
+            result = SliceResult(writer.packets, choice.what, _shows(trial, options, finding, rule))
+            if result.shown:
                 break
         with trial.open("rb") as source:
             shutil.copyfileobj(source, stream)
-    return made
+    return result
 
 
 def _shows(path: Path, options: ReadOptions, finding: Finding, rule: Rule) -> bool:
@@ -75,74 +75,76 @@ def _shows(path: Path, options: ReadOptions, finding: Finding, rule: Rule) -> bo
 
 def copy(inputs: Sequence[Input], needs: PacketsNeeded, choice: PacketChoice, writer: PcapngWriter) -> None:
     """Copy the packets of a choice; ``inputs`` in the order in which they are read."""
-    chooser = _Chooser(needs, choice)
+    chooser = _PacketChooser(needs, choice)
     for index, each in enumerate(inputs):
-        if place(index, 0) > chooser.end:
+        if packet_ordinal(index, 0) > chooser.end:
             return
         decoder = ColumnarDecoder()
         with CaptureReader(each, index) as reader:
             for block in reader:
-                if place(index, block.first_number) > chooser.end:
+                if packet_ordinal(index, block.first_number) > chooser.end:
                     return
                 for at, comment in chooser.chosen(block, index, decoder):
                     writer.write(block, at, comment)
 
 
-class _Chooser:
-    """Picks packets of block after block."""
+class _PacketChooser:
+    """Chooses packets, block after block."""
 
     def __init__(self, needs: PacketsNeeded, choice: PacketChoice) -> None:
         self._needs = needs
-        self._runs = choice.runs
+        self._ranges = choice.ranges
         self._comments = needs.comments()
-        self.end = max(run.last for run in choice.runs)
-        self._proven = max(proof.run.last for proof in needs.proofs)
-        self._begun: dict[bytes, _Beginning] = {}
-        self._wanted: dict[bytes, bool] = {}
+        self.end = max(packets.last for packets in choice.ranges)
+        self._last_proof = max(frame.packets.last for frame in needs.frames)
+        self._beginnings: dict[bytes, _Beginning] = {}
+        self._flows: dict[bytes, bool] = {}
 
     def chosen(self, block: PacketBlock, index: int, decoder: ColumnarDecoder) -> Iterator[tuple[int, str]]:
         """Give out the packets of a block to keep, each with its comment."""
         segments = decoder.decode(block)
-        wanted = np.array([self._asked(key) for key in segments.keys], bool)
-        if not wanted.any():
+        of_finding = np.array([self._is_of_finding(key) for key in segments.keys], bool)
+        if not of_finding.any():
             return
-        rows = np.flatnonzero(wanted[segments.flow])
-        places = segments.number[rows] + place(index, 0)
+        rows = np.flatnonzero(of_finding[segments.flow])
+        ordinals = segments.number[rows] + packet_ordinal(index, 0)
         flows = segments.flow[rows]
         kept = np.zeros(len(rows), bool)
-        for run in self._runs:
-            inside = (places >= run.first) & (places <= run.last)
-            if run.ends is not None and inside.any():
-                inside &= np.array([_ends(key) == run.ends for key in segments.keys], bool)[flows]
+        for packets in self._ranges:
+            inside = (ordinals >= packets.first) & (ordinals <= packets.last)
+            if packets.endpoints is not None and inside.any():
+                inside &= np.array([_endpoints(key) == packets.endpoints for key in segments.keys], bool)[flows]
             kept |= inside
-        beginnings = [self._beginning(key) if self._asked(key) else None for key in segments.keys]
-        unsettled = np.array([each is not None and not each.settled for each in beginnings], bool)
+        beginnings = [self._beginning(key) if self._is_of_finding(key) else None for key in segments.keys]
+        incomplete = np.array([each is not None and not each.complete for each in beginnings], bool)
         notes: dict[int, str] = {}
-        for at in np.flatnonzero(kept | unsettled[flows] | (segments.flags[rows] & _SYN != 0)).tolist():
+        for at in np.flatnonzero(kept | incomplete[flows] | (segments.flags[rows] & SYN != 0)).tolist():
             row, beginning = rows[at], beginnings[flows[at]]
-            flags, time_ns, where = int(segments.flags[row]), int(segments.time_ns[row]), int(places[at])
-            if beginning is None or not beginning.inside(segments.keys[flows[at]], flags, time_ns, where):
+            flags, time_ns, ordinal = int(segments.flags[row]), int(segments.time_ns[row]), int(ordinals[at])
+            if beginning is None or not beginning.inside(segments.keys[flows[at]], flags, time_ns, ordinal):
                 continue
             if kept[at] or beginning.first:
-                notes[int(segments.number[row]) - block.first_number] = self._comments.get(where, beginning.comment)
+                notes[int(segments.number[row]) - block.first_number] = self._comments.get(ordinal, beginning.comment)
         yield from sorted(notes.items())
 
-    def _asked(self, key: bytes) -> bool:
-        found = self._wanted.get(key)
+    def _is_of_finding(self, key: bytes) -> bool:
+        found = self._flows.get(key)
         if found is None:
-            found = self._wanted[key] = _ends(key) in self._needs.flows
+            found = self._flows[key] = _endpoints(key) in self._needs.flows
         return found
 
     def _beginning(self, key: bytes) -> _Beginning:
-        return self._begun.setdefault(min(key, reverse_key(key)), _Beginning(self._needs.connections, self._proven))
+        return self._beginnings.setdefault(
+            min(key, reverse_key(key)), _Beginning(self._needs.connections, self._last_proof)
+        )
 
 
 class _Beginning:
-    """Finds out where a connection begins and ends: the same ports may have been used before and behind it."""
+    """Finds where a connection begins and ends: others may have used the same ports before and after it."""
 
-    def __init__(self, connections: set[str], proven: int) -> None:
+    def __init__(self, connections: set[str], last_proof: int) -> None:
         self._connections = connections
-        self._proven = proven  #: the finding's last packet: up to here it is the connection
+        self._last_proof = last_proof  #: the finding's last packet: up to here no other connection begins
         self._seen = 0
         self._sides: set[bytes] = set()
         self._over = False
@@ -150,23 +152,23 @@ class _Beginning:
         self.comment = ""
 
     @property
-    def settled(self) -> bool:
-        """Tell whether the beginning is complete."""
+    def complete(self) -> bool:
+        """Tell whether the connection's first packets have all come."""
         return self._seen >= _HANDSHAKE and len(self._sides) > 1
 
-    def inside(self, key: bytes, flags: int, time_ns: int, where: int) -> bool:
-        """Take note of a packet; tell whether it belongs to the connection."""
+    def inside(self, key: bytes, flags: int, time_ns: int, ordinal: int) -> bool:
+        """Note a packet; tell whether it belongs to the connection."""
         if not self._seen and connection_id(key, time_ns) not in self._connections:
             return False
-        if flags & (_SYN | _ACK) == _SYN and where > self._proven:
+        if flags & (SYN | ACK) == SYN and ordinal > self._last_proof:
             self._over = True
         self._seen += 1
         self.first = self._seen <= _HANDSHAKE or key not in self._sides
-        self.comment = "handshake" if flags & _SYN else "the connection begins" if self.first else ""
+        self.comment = "handshake" if flags & SYN else "the connection begins" if self.first else ""
         self._sides.add(key)
         return not self._over
 
 
-def _ends(key: bytes) -> tuple[str, int, str, int]:
+def _endpoints(key: bytes) -> tuple[str, int, str, int]:
     flow = flow_of(key)
     return flow.source, flow.source_port, flow.destination, flow.destination_port

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dissector.capture import PacketBlock
 
-COMMENT, APPLICATION, RESOLUTION, CHECK_SEQUENCE_BITS = 1, 4, 9, 13  #: codes of options
+COMMENT, INTERFACE_NAME, APPLICATION, RESOLUTION, CHECK_SEQUENCE_BITS = 1, 2, 4, 9, 13  #: codes of options
 UNSPECIFIED = -1  #: a section's length that its writer did not know
 LONGEST_COMMENT = 2000  #: bytes: more than people read, and every program takes it
 

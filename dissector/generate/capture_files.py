@@ -13,6 +13,8 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from dissector.capture.pcapng import PACKET
+from dissector.capture.pcapng_writer import APPLICATION, INTERFACE_NAME, RESOLUTION, interface, section_header
 from dissector.errors import UsageError
 from dissector.generate.packets import IPV4, IPV6, LINKS, LINKTYPES
 
@@ -40,7 +42,6 @@ _PCAPNG_RECORD = np.dtype(
         ("length", "<u4"),
     ]
 )
-_ENHANCED_PACKET = 6
 _INTERFACE_NAMES = (b"eth0", b"eth1")
 _PADDING = tuple(bytes(count) for count in range(4))
 
@@ -96,26 +97,16 @@ def file_header(medium: Medium) -> bytes:
     if medium.form == "pcap":
         magic = _NANOSECONDS if medium.nanoseconds else _MICROSECONDS
         return struct.pack("<IHHiIII", magic, 2, 4, 0, 0, snaplen, LINKTYPES[medium.link])
-    section = _block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + _option(4, b"uprscope") + _option(0))
-    interfaces = b""
+    blocks = [section_header((APPLICATION, b"uprscope"))]
     for index, link in enumerate(medium.links):
-        options = _option(2, _INTERFACE_NAMES[index]) + _option(9, bytes([_digits(medium, index)])) + _option(0)
-        interfaces += _block(1, struct.pack("<HHI", LINKTYPES[link], 0, snaplen) + options)
-    return section + interfaces
+        options = ((INTERFACE_NAME, _INTERFACE_NAMES[index]), (RESOLUTION, bytes([_digits(medium, index)])))
+        blocks.append(interface(LINKTYPES[link], snaplen, *options))
+    return b"".join(blocks)
 
 
 def _digits(medium: Medium, interface: int) -> int:
     """Return how many decimal digits of a second an interface's clock has; a second one counts finer."""
     return 9 if medium.nanoseconds or interface else 6
-
-
-def _option(code: int, data: bytes = b"") -> bytes:
-    return struct.pack("<HH", code, len(data)) + data + _PADDING[-len(data) % 4]
-
-
-def _block(kind: int, body: bytes) -> bytes:
-    size = struct.pack("<I", len(body) + 12)
-    return struct.pack("<I", kind) + size + body + size
 
 
 def records(medium: Medium, packed: Packed, times_ns: Numbers) -> list[bytes]:
@@ -136,7 +127,7 @@ def records(medium: Medium, packed: Packed, times_ns: Numbers) -> list[bytes]:
         return list(map(add, _rows(heads), packets))
     units = np.array([10 ** (9 - _digits(medium, index)) for index in range(medium.interfaces)])
     ticks = times_ns // units[packed.interfaces]
-    heads["type"], heads["interface"] = _ENHANCED_PACKET, packed.interfaces
+    heads["type"], heads["interface"] = PACKET, packed.interfaces
     heads["time_high"], heads["time_low"] = ticks >> 32, ticks & 0xFFFFFFFF
     heads["total"] = captured + (-captured % 4) + _PCAPNG_RECORD.itemsize + 4
     ends = heads["total"].tobytes()

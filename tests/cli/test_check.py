@@ -14,7 +14,7 @@ import pytest
 
 from analysis.check.inspection import Inspection, check
 from analysis.check.selection import Selection, rules_of
-from analysis.check.totals import Totals
+from analysis.check.text_report import CheckSummary
 from analysis.rules.expressions import NEVER
 from analysis.rules.model import Check, Rule, Severity
 from dissector.terminal.style import Terminal
@@ -203,11 +203,11 @@ def test_what_is_not_bad_enough_is_counted() -> None:
     inspection = check(FEED, rules=rules, selection=selection)
     assert inspection.clean
     assert inspection.hidden["severity"] == inspection.tallies[0].violated > 0
-    totals = Totals(inspection, rules, selection)
-    text = "\n".join(totals.summary(Terminal(width=100)))
+    summary = CheckSummary(inspection, rules, selection)
+    text = "\n".join(summary.lines(Terminal(width=100)))
     assert "TST-01" not in text
     assert f"{inspection.tallies[0].violated} violations less severe than warning (--severity info lists all)" in text
-    assert totals.closing() == "Nothing else is violated."
+    assert summary.closing() == "Nothing else is violated."
 
 
 def test_the_limit_counts_what_was_asked_for_only() -> None:

@@ -54,7 +54,7 @@ def test_a_slice_shows_its_finding(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_only_what_it_takes_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Frame 69 comes right behind its evidence."""
+    """Frame 69 comes right after its evidence."""
     assert sliced(found(FEED)[0], tmp_path / "near.pcapng", FEED) == 0
     assert "the frames that prove it" in capsys.readouterr().err
 

@@ -1,6 +1,6 @@
-"""The stream part of the context once more: plain dictionaries, one row at a time, nothing clever.
+"""The oracle of the context's streams: plain dictionaries, one row at a time, nothing clever.
 
-Takes rows of frames as dictionaries and says of each message of a stream what the context must say. Knows no arrays,
+Takes rows of frames as dictionaries and returns what the context must say of each message of a stream. Knows no arrays,
 no batches and nothing of the package but the names of columns.
 """
 
@@ -132,7 +132,7 @@ class Oracle:
         if self.heard.get(other, -1) < acked:
             self.orphans.setdefault(place, deque()).append(acked)
         if granted:
-            self.gaps[end] = self.ordinal  # a stream begins, and nobody knows which
+            self.gaps[end] = self.ordinal  # a stream begins, and it is not known which
 
     def _draft(self, row: Row, end: tuple[str, int]) -> dict[str, int] | None:
         name, vbucket = row["name"], number(row["vbucket"], 0)

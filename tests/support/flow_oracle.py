@@ -1,4 +1,4 @@
-"""Flow control message by message: slow, obvious, and all of a connection at once. The oracle of the context's sums."""
+"""Flow control of a connection, message by message: slow and obvious. The oracle of the context's sums."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.context.codes import UnknownReason
+
 Row = dict[str, Any]
 
 SECOND = 1_000_000_000
 NEVER = 1 << 62
 HEADER = 24
-EARLY = "upr"
+UPR = "upr"
 DRIFTS = (2, 3, 8, 1)  # bytes by which a prepare, a stream end with a stream id, a V2.1 marker, a mutation was off
 NOOP, CONTROL, ACK, OPEN = 0x5C, 0x5E, 0x5D, 0x50
 STREAM_END, MARKER, MUTATION, PREPARE = 0x55, 0x56, 0x57, 0x60
 
 
 @dataclass
-class Books:
-    """What is expected; messages are named by their offset."""
+class FlowRows:
+    """The rows that a connection must give; messages are named by their offset."""
 
     sent: dict[int, tuple[int, ...]] = field(default_factory=dict)  # outstanding, unacked, window, full, doubt
     acks: dict[int, tuple[int, ...]] = field(default_factory=dict)
     stalls: list[tuple[int, ...]] = field(default_factory=list)
-    rests: list[tuple[int, ...]] = field(default_factory=list)
+    idle: list[tuple[int, ...]] = field(default_factory=list)
 
 
 def counts(row: Row) -> bool:
@@ -72,11 +74,11 @@ class Connection:
     def doubt(self, row: Row, top: int) -> int:
         side = row["direction"]
         if self.unopened:
-            return 2
+            return UnknownReason.START
         if row["acked"] < 0:
-            return 3
+            return UnknownReason.ONE_SIDED
         if top >= self.heard[1 - side] + HEADER:
-            return 1 if self.heard[1 - side] else 3
+            return UnknownReason.GAP if self.heard[1 - side] else UnknownReason.ONE_SIDED
         return int(row["end_offset"] > self.hole[side] or top > self.hole[1 - side])
 
 
@@ -84,9 +86,9 @@ def lossy(row: Row) -> bool:
     return bool(row["gap"] > 0 or row["skipped"] > 0 or row["missing"] > 0)
 
 
-def books(rows: list[Row]) -> Books:
-    """Return the books of one connection; ``rows`` are its frames in the order of the capture."""
-    found = Books()
+def flow_rows(rows: list[Row]) -> FlowRows:
+    """Return the rows of one connection; ``rows`` are its frames in the order of the capture."""
+    found = FlowRows()
     connection = Connection(rows)
     acks = [row for row in connection.consuming if row["opcode"] == ACK and not row["response"]]
     _send(connection, acks, found, _receive(connection, acks, found))
@@ -94,7 +96,7 @@ def books(rows: list[Row]) -> Books:
 
 
 def _drift(row: Row) -> int:
-    """Which of the messages that were once miscounted it is, from 0."""
+    """Return which of the miscounted messages it is, from 0; -1: none."""
     if row["opcode"] == PREPARE:
         return 0
     if row["opcode"] == STREAM_END and row["stream_id"] is not None:
@@ -109,8 +111,8 @@ def _amount(ack: Row) -> int:
 
 
 @dataclass
-class Rest:
-    """A producer at rest."""
+class IdlePoint:
+    """A pause of the producer."""
 
     low: int
     window: int
@@ -120,7 +122,7 @@ class Rest:
 
 @dataclass
 class Received:
-    """What the consumer has given back in the end."""
+    """What the consumer has acked in the end."""
 
     position: int
     window: int
@@ -129,9 +131,9 @@ class Received:
     left: list[tuple[int, list[int]]]
 
 
-def _send(connection: Connection, acks: list[Row], found: Books, received: Received) -> None:
+def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Received) -> None:
     """Go through the producer's messages as it sent them."""
-    rests: list[Rest] = []
+    pauses: list[IdlePoint] = []
     changes, known = list(connection.changes), 0
     window, unacked, least, top, largest = -1, 0, 0, -1, 0
     freed = changed = latest = 0
@@ -149,15 +151,15 @@ def _send(connection: Connection, acks: list[Row], found: Books, received: Recei
             least = max(0, least - _amount(ack))
             if _amount(ack):
                 freed = max(freed, ack["time_ns"])
-            for rest in rests:
-                rest.low = min(rest.low, least)
+            for pause in pauses:
+                pause.low = min(pause.low, least)
 
     for row in connection.sending:
         while changes and row["end_offset"] > changes[0][0]:
             _, size, changed = changes.pop(0)
             if window <= 0 or size <= 0:
                 least, slack, slack_until = 0, 0, -1
-            window, freed, rests = size, max(freed, changed), []
+            window, freed, pauses = size, max(freed, changed), []
         if not counts(row):
             continue
         top = max(top, row["acked"])
@@ -173,8 +175,8 @@ def _send(connection: Connection, acks: list[Row], found: Books, received: Recei
             quiet = row["time_ns"] - max(last["time_ns"], changed) if last is not None else 0
             if quiet > 10 * SECOND and not doubt and least < window:
                 guilty = acks[known - 1] if known else last
-                rests.append(Rest(least, window, quiet, guilty["start_offset"] if guilty else -1))
-            early = row["dialect"] == EARLY
+                pauses.append(IdlePoint(least, window, quiet, guilty["start_offset"] if guilty else -1))
+            early = row["dialect"] == UPR
             largest = max(largest, size) if early else largest
             full = window + (largest if early else 0) + slack
             found.sent[row["start_offset"]] = (least, unacked, window, full, doubt)
@@ -187,22 +189,22 @@ def _send(connection: Connection, acks: list[Row], found: Books, received: Recei
         _, size, changed = changes.pop(0)
         if window <= 0 or size <= 0:
             least = 0
-        window, freed, rests = size, max(freed, changed), []
+        window, freed, pauses = size, max(freed, changed), []
     if window <= 0 or last is None:
         return
     producer, consumer = connection.sending, connection.consuming
     heard = connection.heard[connection.producer]
     acked = consumer[-1]["acked"] if consumer else -1
-    doubt = 2 if connection.unopened else int(min(connection.hole) < NEVER or acked >= heard + HEADER)
+    doubt = UnknownReason.START if connection.unopened else int(min(connection.hole) < NEVER or acked >= heard + HEADER)
     for ack in acks[known:]:
         ack_comes(ack, doubt)
     end = max(side[-1]["time_ns"] for side in (producer, consumer) if side)
     if least >= window:
         waited = max(0, end - max(freed, last["time_ns"]))
         found.stalls.append((last["start_offset"], last["start_offset"], least, window, waited, doubt))
-    rests = [rest for rest in rests if rest.low * 5 >= rest.window]
+    pauses = [pause for pause in pauses if pause.low * 5 >= pause.window]
     quiet = end - last["time_ns"]
-    if quiet <= 10 * SECOND and not rests:
+    if quiet <= 10 * SECOND and not pauses:
         return
     top = max([acked, *(ack["acked"] for ack in acks)])
     there = [row for row in producer if counts(row) and row["end_offset"] <= top]
@@ -210,12 +212,12 @@ def _send(connection: Connection, acks: list[Row], found: Books, received: Recei
     drift, count = (
         (0, 0) if quiet <= 10 * SECOND or received.window <= 0 else _miscount(left, there, received, producer)
     )
-    if rests and not drift:
-        rest = rests[0]
-        found.rests.append((rest.guilty, rest.low, rest.window, rest.quiet, 0, 0, doubt))
+    if pauses and not drift:
+        first = pauses[0]
+        found.idle.append((first.guilty, first.low, first.window, first.quiet, 0, 0, doubt))
     elif least < window:
         guilty = acks[-1] if acks else last
-        found.rests.append((guilty["start_offset"], left, window, quiet, drift, count, doubt))
+        found.idle.append((guilty["start_offset"], left, window, quiet, drift, count, doubt))
 
 
 def _miscount(left: int, there: list[Row], received: Received, producer: list[Row]) -> tuple[int, int]:
@@ -238,7 +240,7 @@ def _miscount(left: int, there: list[Row], received: Received, producer: list[Ro
     return 0, 0
 
 
-def _receive(connection: Connection, acks: list[Row], found: Books) -> Received:
+def _receive(connection: Connection, acks: list[Row], found: FlowRows) -> Received:
     """Go through the acks as the consumer sent them."""
     messages = [row for row in connection.sending if counts(row)]
     noops = [row["end_offset"] for row in connection.sending if row["opcode"] == NOOP and not row["response"]]

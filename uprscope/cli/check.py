@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from analysis.check.findings import Finding
     from analysis.check.inspection import Inspection
-    from analysis.check.totals import Totals
+    from analysis.check.text_report import CheckSummary
     from analysis.rules import Rule
     from dissector.capture import Input
     from dissector.frames.reader import FrameReader
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from analysis.check.baseline import known_ids  # noqa: PLC0415
     from analysis.check.inspection import inspect  # noqa: PLC0415 - brings numpy and pyarrow along
     from analysis.check.selection import Selection, rules_of  # noqa: PLC0415
-    from analysis.check.totals import Totals  # noqa: PLC0415
+    from analysis.check.text_report import CheckSummary  # noqa: PLC0415
     from analysis.rules import Severity  # noqa: PLC0415
     from uprscope.cli.dissect import report  # noqa: PLC0415
 
@@ -111,8 +111,8 @@ def run(args: argparse.Namespace) -> int:
         if args.annotate is not None:  # before the report: people stop reading that when they have seen enough
             with watching() as watch:
                 copied = annotated(args.annotate, inputs, options, inspection.findings, watch)
-        totals = Totals(inspection, rules, selection)
-        _write(args, inspection, rules, totals, inputs, options)
+        summary = CheckSummary(inspection, rules, selection)
+        _write(args, inspection, rules, summary, inputs, options)
     report(inspection.report)
     if copied is not None:
         tell(args.annotate, copied)
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     if inspection.left_out:
         line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
-    if not inspection.clean or (args.strict and totals.undecided()):
+    if not inspection.clean or (args.strict and summary.undecided()):
         return EXIT_VIOLATED
     return EXIT_DAMAGED if inspection.report.damage else 0
 
@@ -155,7 +155,7 @@ def _write(
     args: argparse.Namespace,
     inspection: Inspection,
     rules: Sequence[Rule],
-    totals: Totals,
+    summary: CheckSummary,
     inputs: list[Input],
     options: ReadOptions,
 ) -> None:
@@ -177,9 +177,9 @@ def _write(
     terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
     encoding = sys.stdout.encoding if to_stdout else "utf-8"
     with paged(wanted=not args.no_pager) if to_stdout else destination(args.output) as stream:
-        _print(stream, terminal, encoding, totals.summary(terminal, everything=args.all))
+        _print(stream, terminal, encoding, summary.lines(terminal, everything=args.all))
         _print(stream, terminal, encoding, text_report.findings(shown, transcript, terminal, hidden))
-        closing = terminal.wrap(totals.closing(strict=args.strict))
+        closing = terminal.wrap(summary.closing(strict=args.strict))
         _print(stream, terminal, encoding, ["", *(terminal.heading(line) for line in closing)])
 
 

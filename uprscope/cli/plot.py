@@ -161,17 +161,17 @@ def _checker(finding: str | None) -> Checker:
 
 
 def _ladder(args: argparse.Namespace, source: FrameSource, figures: FigureSet, context: FigureContext) -> Figure:
-    from analysis.plots import excerpt  # noqa: PLC0415
+    from analysis.check.transcript import around, numbered  # noqa: PLC0415
     from analysis.plots.figure_set import connection_id, require_content  # noqa: PLC0415
     from analysis.plots.ladder import Ladder  # noqa: PLC0415
 
     if args.finding is not None:
         finding = _find(figures.findings, args.finding)
-        transcript = excerpt.around(source.open(), [finding], before=10, behind=6)
+        transcript = around(source.open(), [finding], before=10, after=6)
         drawn = Ladder(transcript, transcript.of(finding), finding)
     else:
         first, last = _frame_range(args.frames or "1-40")
-        transcript = excerpt.numbered(source.open(), first, last, connection_id(figures.names, args.connection))
+        transcript = numbered(source.open(), first, last, connection_id(figures.names, args.connection))
         drawn = Ladder(transcript, [transcript.rows[number] for number in sorted(transcript.rows)])
     require_content(drawn.why_empty(), "ladder")
     return drawn.draw(context)

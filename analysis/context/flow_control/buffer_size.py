@@ -1,7 +1,7 @@
-"""The flow-control windows of one connection: what was asked for, what was granted, from which byte on.
+"""The flow-control windows of one connection: what was requested, what was granted, from which byte on.
 
-Questions and answers are paired by their order in their own directions, which is exact whichever of them the capture
-shows first. Must not know sums.
+Control requests and responses are paired by their order in their own directions, which is exact whichever of them the
+capture shows first. Knows controls; must not know sums.
 """
 
 from __future__ import annotations
@@ -17,113 +17,117 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-KEY = b"connection_buffer_size"
+BUFFER_SIZE_KEY = b"connection_buffer_size"
 NO_WINDOW = -1
 NEVER = 1 << 62
-SHORTEST = 24  #: no message is shorter: fewer bytes than that cannot hide one
-_LARGEST = 1 << 60
-_MOST = 1024  #: questions without an answer, or answers without a question, that are remembered
+SHORTEST_MESSAGE = 24  #: bytes of a header: a shorter gap can't hide a message
+_LARGEST_SIZE = 1 << 60
+_MOST_PENDING = 1024  #: requests without a response, or responses without a request, that are remembered
 
 
 class SizeChange(NamedTuple):
-    """A window that was granted. It holds for all that the producer sends behind its answer."""
+    """A window that was granted. It holds for all that the producer sends after its response."""
 
-    offset: int  #: behind the answer, in the producer's direction
+    offset: int  #: of the end of the response, in the producer's direction
     size: int  #: 0: flow control is off
     time_ns: int
 
 
-class _Question(NamedTuple):
+class _ControlRequest(NamedTuple):
+    """A control that the consumer sent."""
+
     end: int
     size: int  #: NO_WINDOW: about something else
 
 
-class _Answer(NamedTuple):
+class _ControlResponse(NamedTuple):
+    """The producer's response to a control."""
+
     end: int
-    acked: int
+    acked: int  #: offset up to which the producer had received the consumer's bytes
     granted: bool
     opaque: int
     time_ns: int
 
 
-def size_of(text: str) -> int:
-    """Return the window that a control asks for; what is no number is taken for 0, which accuses nobody."""
-    return min(int(text[:18]), _LARGEST) if text.isascii() and text.isdigit() else 0
+def requested_size(text: str) -> int:
+    """Return the window that a control requests; text that is no number counts as 0, which breaks no rule."""
+    return min(int(text[:18]), _LARGEST_SIZE) if text.isascii() and text.isdigit() else 0
 
 
 @dataclass(slots=True, eq=False)
 class BufferSizes:
-    """All of one connection."""
+    """The windows of one connection, in order."""
 
-    changes: list[SizeChange] = field(default_factory=list)  #: that were not passed by both sides yet
+    changes: list[SizeChange] = field(default_factory=list)  #: those that not both sides have passed yet
     passed: int = 0  #: changes before those
-    overflowed: bool = False
-    _questions: dict[int, deque[_Question]] = field(default_factory=dict)
-    _answers: deque[_Answer] = field(default_factory=deque)
-    _asked: list[int] = field(default_factory=list)  #: ends of the questions for a window, up to the first grant
-    _refused: list[int] = field(default_factory=list)  #: ends of their refusals
+    overflowed: bool = False  #: too many controls are unpaired: pairs are not known any more
+    _requests: dict[int, deque[_ControlRequest]] = field(default_factory=dict)
+    _responses: deque[_ControlResponse] = field(default_factory=deque)
+    _requested_at: list[int] = field(default_factory=list)  #: ends of window requests up to the first grant
+    _refused_at: list[int] = field(default_factory=list)  #: ends of their refusals
     _granted: bool = False
-    _count: int = 0
+    _pending: int = 0  #: requests without a response
 
-    def ask(self, end: int, opaque: int, size: int) -> None:
+    def note_request(self, end: int, opaque: int, size: int) -> None:
         """The consumer has sent a control."""
-        if self._count >= _MOST:
+        if self._pending >= _MOST_PENDING:
             self.overflowed = True
             return
-        self._count += 1
-        self._questions.setdefault(opaque, deque()).append(_Question(end, size))
+        self._pending += 1
+        self._requests.setdefault(opaque, deque()).append(_ControlRequest(end, size))
         if size != NO_WINDOW and not self._granted:
-            self._asked.append(end)
+            self._requested_at.append(end)
 
-    def answer(self, end: int, acked: int, opaque: int, time_ns: int, *, granted: bool) -> None:
+    def note_response(self, end: int, acked: int, opaque: int, time_ns: int, *, granted: bool) -> None:
         """The producer has answered a control."""
-        if len(self._answers) >= _MOST:
+        if len(self._responses) >= _MOST_PENDING:
             self.overflowed = True
             return
-        self._answers.append(_Answer(end, acked, granted, opaque, time_ns))
+        self._responses.append(_ControlResponse(end, acked, granted, opaque, time_ns))
 
-    def resolve(self, heard: int, *, final: bool = False) -> None:
-        """Pair what can be paired. ``heard`` is how far the consumer's messages are known."""
-        while self._answers:
-            answer = self._answers[0]
-            waiting = self._questions.get(answer.opaque)
+    def pair_controls(self, consumer_end: int, *, final: bool = False) -> None:
+        """Pair requests and responses; the consumer's messages are known up to ``consumer_end``."""
+        while self._responses:
+            response = self._responses[0]
+            waiting = self._requests.get(response.opaque)
             if waiting:
-                question = waiting.popleft()
-                self._count -= 1
+                request = waiting.popleft()
+                self._pending -= 1
                 if not waiting:
-                    del self._questions[answer.opaque]
-                self._settle(question, answer)
-            elif not final and answer.acked >= heard + SHORTEST:
-                return  # the question may still come
-            self._answers.popleft()
+                    del self._requests[response.opaque]
+                self._apply(request, response)
+            elif not final and response.acked >= consumer_end + SHORTEST_MESSAGE:
+                return  # the request may still come
+            self._responses.popleft()
 
-    def _settle(self, question: _Question, answer: _Answer) -> None:
-        if question.size == NO_WINDOW:
+    def _apply(self, request: _ControlRequest, response: _ControlResponse) -> None:
+        if request.size == NO_WINDOW:
             return
-        if answer.granted:
-            self.changes.append(SizeChange(answer.end, question.size, answer.time_ns))
+        if response.granted:
+            self.changes.append(SizeChange(response.end, request.size, response.time_ns))
             self._granted = True
         elif not self._granted:
-            self._refused.append(answer.end)
-            self.overflowed |= len(self._refused) > _MOST
+            self._refused_at.append(response.end)
+            self.overflowed |= len(self._refused_at) > _MOST_PENDING
 
-    def following(self, number: int) -> tuple[SizeChange | None, int]:
-        """Return the change of this number, if it is known yet, and the offset that cannot be passed before it is."""
+    def next_change(self, number: int) -> tuple[SizeChange | None, int]:
+        """Return the change of this number, or None if it is not known yet, and the offset at which it is needed."""
         at = number - self.passed
         if at < len(self.changes):
             return self.changes[at], self.changes[at].offset
-        return None, self._answers[0].end if self._answers else NEVER
+        return None, self._responses[0].end if self._responses else NEVER
 
-    def forget(self, number: int) -> None:
-        """Both sides are past the changes before this one."""
+    def drop_passed(self, number: int) -> None:
+        """Drop the changes before this number: both sides have passed them."""
         del self.changes[: number - self.passed]
         self.passed = number
 
-    def wanted(self, ends: Longs, acked: Longs) -> NDArray[np.bool_]:
-        """Tell which of the consumer's messages come behind a question for a window that it had not seen refused."""
-        if not self._refused and self._asked and self._asked[0] < ends[0]:
+    def was_requested(self, ends: Longs, acked: Longs) -> NDArray[np.bool_]:
+        """Tell which of the consumer's messages come after a window request whose refusal it had not received."""
+        if not self._refused_at and self._requested_at and self._requested_at[0] < ends[0]:
             return np.ones(len(ends), bool)
-        asked = np.searchsorted(self._asked, ends)
-        refused = np.searchsorted(self._refused, acked, side="right")
-        found: NDArray[np.bool_] = asked > refused
+        requested = np.searchsorted(self._requested_at, ends)
+        refused = np.searchsorted(self._refused_at, acked, side="right")
+        found: NDArray[np.bool_] = requested > refused
         return found

@@ -1,8 +1,9 @@
-"""One connection's flow-control books: which rows can be settled, in which pieces, and what must be kept for later.
+"""The flow control of one connection: which messages and acks can be added up now, and what is kept for later.
 
-An ack is settled once the producer's messages are known as far as its sender had received them; a message once the
-consumer's are. Pieces end where the window changes. So the sums depend on offsets alone: neither on the order of the
-two directions in the capture nor on how it was cut. Must not know rules.
+An ack is added up once all messages are captured that the consumer had received when it sent the ack; a message once
+all acks are captured that the producer had received. Rows are added up in parts that end where the window changes. So
+the sums depend on offsets alone: neither on the order of the two directions in the capture nor on how it was cut.
+Must not know rules.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from analysis.context.flow_control.buffer_size import NEVER, SHORTEST, BufferSizes
+from analysis.context.codes import UnknownReason
+from analysis.context.flow_control.buffer_size import NEVER, SHORTEST_MESSAGE, BufferSizes
 from analysis.context.flow_control.consumer import ConsumerFlow, UnackedMessages
 from analysis.context.flow_control.producer import QUIET_NS, SECOND_NS, FlowSums, ProducerFlow, acked_bytes
 from analysis.context.flow_control.rows import (
@@ -21,16 +23,11 @@ from analysis.context.flow_control.rows import (
     COUNTED,
     END,
     KIND,
-    LIMIT,
-    LOST,
     NONE,
     NOOP,
-    ONE_SIDED,
     SIDE_SHIFT,
     SIZE,
-    SURE,
     TIME,
-    UNOPENED,
     RowBuffer,
 )
 
@@ -39,15 +36,15 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-KEEP = 1 << 17  #: messages of one connection that may wait for their acks; of more than these the sums are given up
+KEEP = 1 << 17  #: rows of one connection that may be kept; above that its sums are given up
 
 
 class FlowTables:
-    """The tables to be."""
+    """The tables of flow control, as buffers of rows: one set for all connections."""
 
     def __init__(self) -> None:
-        self.sent = RowBuffer(("window", "full", "outstanding", "unacked", "root", "doubt"), ("ack",))
-        self.stalls = RowBuffer(("outstanding", "window", "waited_ns", "waited_s", "root", "doubt"), ("last",))
+        self.sent = RowBuffer(("window", "full", "outstanding", "unacked", "root", "unknown"), ("ack",))
+        self.stalls = RowBuffer(("outstanding", "window", "waited_ns", "waited_s", "root", "unknown"), ("last",))
         self.acks = RowBuffer(
             (
                 *(
@@ -62,205 +59,219 @@ class FlowTables:
                     "latency_ns",
                     "latency_s",
                 ),
-                *("over_root", "late_root", "zero_root", "unwanted_root", "doubt"),
+                *("over_root", "late_root", "zero_root", "unwanted_root", "unknown"),
             ),
             ("oldest",),
         )
-        self.rests = RowBuffer(
-            ("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "doubt"), ("last",)
+        self.idle_producers = RowBuffer(
+            ("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "unknown"), ("last",)
         )
 
 
 class CapturedSoFar(NamedTuple):
-    """How much of a direction is known: what its last message ends with, and so on."""
+    """How much of a direction was captured so far."""
 
-    heard: int  #: end of its last message; 0: none
-    hole: int  #: where something is missing first
-    acked: int  #: what its last message acknowledged
+    end: int  #: offset at which its last message ends; 0: there is none
+    first_gap: int  #: offset of the first byte that is missing; NEVER: none is
+    acked: int  #: offset of the other direction that its last message acknowledged
     time_ns: int  #: of its last message
 
 
 class ConnectionFlow:
-    """The books."""
+    """Collects the rows of one connection and adds them up, for its producer and its consumer."""
 
-    def __init__(self, connection: int, producer: int, piles: FlowTables) -> None:
-        self.producer = producer
-        self.windows = BufferSizes()
-        self.unopened = False
+    def __init__(self, connection: int, producer_side: int, tables: FlowTables) -> None:
+        self.producer_side = producer_side
+        self.buffer_sizes = BufferSizes()
+        self.unopened = False  #: messages came before the connection's open, so its beginning is missing
         self._connection = connection
-        self._piles = piles
-        self._store = UnackedMessages()
-        self._sender = ProducerFlow(connection, piles.sent, piles.stalls)
-        self._receiver = ConsumerFlow(connection, piles.acks, self._store)
-        self._settled = 0  #: messages of the store that are settled
-        self._acks: Longs = NONE
-        self._heard_acks = 0  #: of these, known to the producer
-        self._judged = 0  #: of these, settled
-        self._forgot = False
+        self._tables = tables
+        self._unacked = UnackedMessages()
+        self._producer = ProducerFlow(connection, tables.sent, tables.stalls)
+        self._consumer = ConsumerFlow(connection, tables.acks, self._unacked)
+        self._messages_done = 0  #: messages of these that were added up
+        self._acks: Longs = NONE  #: that one side has not passed yet
+        self._acks_known = 0  #: of these, known to the producer
+        self._acks_done = 0  #: of these, added up for the consumer
+        self._gave_up = False
 
     @property
     def kept(self) -> int:
-        """Return how many rows are kept."""
-        return int(self._store.rows.shape[1] + self._acks.shape[1] + self._receiver.noops_kept)
+        """Return how many rows are kept in memory."""
+        return int(self._unacked.rows.shape[1] + self._acks.shape[1] + self._consumer.noops_kept)
 
-    def enter(self, rows: Longs) -> None:
-        """Take rows, in the order of the capture."""
+    def add_rows(self, rows: Longs) -> None:
+        """Add rows, in the order of the capture."""
         code = rows[CODE]
-        own = code >> SIDE_SHIFT & 1 == self.producer
+        own = code >> SIDE_SHIFT & 1 == self.producer_side
         kind = code & KIND
         if own.all() and not kind.any():
-            self._store.enter(rows)
+            self._unacked.append(rows)
             return
         sent = own & (kind == COUNTED)
         if sent.any():
-            self._store.enter(rows[:, sent])
+            self._unacked.append(rows[:, sent])
         acks = ~own & (kind == ACK)
         if acks.any():
             self._acks = np.concatenate((self._acks, rows[:, acks]), axis=1)
         noops = own & (kind == NOOP)
         if noops.any():
-            self._receiver.noops(rows[END, noops])
+            self._consumer.add_noops(rows[END, noops])
 
-    def settle(self, known: tuple[CapturedSoFar, CapturedSoFar], *, final: bool = False) -> None:
-        """Settle what can be settled."""
-        producer, consumer = known[self.producer], known[1 - self.producer]
-        if self.windows.overflowed:
-            self._forgot = True
-        final = final or self._forgot  # nothing is waited for any more
-        self.windows.resolve(consumer.heard, final=final)
-        self._settle_acks(producer, consumer, final=final)
-        self._settle_frames(producer, consumer, final=final)
-        self._trim()
+    def add_up(self, captured: tuple[CapturedSoFar, CapturedSoFar], *, final: bool = False) -> None:
+        """Add up the messages and acks for which everything is captured that their senders knew."""
+        from_producer, from_consumer = captured[self.producer_side], captured[1 - self.producer_side]
+        if self.buffer_sizes.overflowed:
+            self._gave_up = True
+        final = final or self._gave_up  # nothing is waited for any more
+        self.buffer_sizes.pair_controls(from_consumer.end, final=final)
+        self._add_up_acks(from_producer, from_consumer, final=final)
+        self._add_up_messages(from_producer, from_consumer, final=final)
+        self._drop_done()
 
-    def finish(self, known: tuple[CapturedSoFar, CapturedSoFar]) -> None:
-        """The capture is over."""
-        self.settle(known, final=True)
-        self._finish(known[self.producer], known[1 - self.producer])
+    def finish(self, captured: tuple[CapturedSoFar, CapturedSoFar]) -> None:
+        """Add up the rest at the end of the capture."""
+        self.add_up(captured, final=True)
+        self._finish_producer(captured[self.producer_side], captured[1 - self.producer_side])
 
-    def forget(self, known: tuple[CapturedSoFar, CapturedSoFar]) -> None:
-        """Give the sums up: there is too much to remember."""
-        self._forgot = True
-        self.settle(known)
+    def give_up(self, captured: tuple[CapturedSoFar, CapturedSoFar]) -> None:
+        """Give the sums up, to free memory."""
+        self._gave_up = True
+        self.add_up(captured)
 
-    def _settle_frames(self, producer: CapturedSoFar, consumer: CapturedSoFar, *, final: bool) -> None:
-        sender, store = self._sender, self._store
-        ends, acked = store.rows[END], store.rows[ACKED]
+    def _add_up_messages(self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar, *, final: bool) -> None:
+        producer, unacked = self._producer, self._unacked
+        ends, acked = unacked.rows[END], unacked.rows[ACKED]
         while True:
-            change, limit = self.windows.following(sender.changes)
+            change, limit = self.buffer_sizes.next_change(producer.changes)
             stop = int(np.searchsorted(ends, limit, side="right")) if limit < NEVER else len(ends)
-            if self._settled < stop:
+            if self._messages_done < stop:
                 ready = stop
                 if not final:
-                    late = acked[self._settled : stop] >= consumer.heard + SHORTEST
-                    ready = self._settled + _prefix(late)
-                if ready > self._settled:
-                    part = store.rows[:, self._settled : ready]
-                    doubt = self._doubt(part, producer, consumer)
-                    self._heard_acks += sender.settle(part, self._acks[:, self._heard_acks :], doubt)
-                    self._settled = ready
-            if self._settled < stop or change is None:
+                    unknown_acks = acked[self._messages_done : stop] >= from_consumer.end + SHORTEST_MESSAGE
+                    ready = self._messages_done + _prefix(unknown_acks)
+                if ready > self._messages_done:
+                    part = unacked.rows[:, self._messages_done : ready]
+                    unknown = self._unknown_reasons(part, from_producer, from_consumer)
+                    self._acks_known += producer.add_up(part, self._acks[:, self._acks_known :], unknown)
+                    self._messages_done = ready
+            if self._messages_done < stop or change is None:
                 return
-            sender.change(change)
+            producer.change_window(change)
 
-    def _settle_acks(self, producer: CapturedSoFar, consumer: CapturedSoFar, *, final: bool) -> None:
-        receiver = self._receiver
+    def _add_up_acks(self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar, *, final: bool) -> None:
+        consumer = self._consumer
         acked = self._acks[ACKED]
         while True:
-            change, limit = self.windows.following(receiver.changes)
-            behind = acked[self._judged :] >= min(limit, NEVER)
-            stop = self._judged + _prefix(behind)
-            if receiver.top >= limit:
-                stop = self._judged
-            if self._judged < stop:
+            change, limit = self.buffer_sizes.next_change(consumer.changes)
+            too_late = acked[self._acks_done :] >= min(limit, NEVER)
+            stop = self._acks_done + _prefix(too_late)
+            if consumer.acked_offset >= limit:
+                stop = self._acks_done
+            if self._acks_done < stop:
                 ready = stop
                 if not final:
-                    ready = self._judged + _prefix(acked[self._judged : stop] >= producer.heard + SHORTEST)
-                if ready > self._judged:
-                    part = self._acks[:, self._judged : ready]
-                    receiver.settle(part, self.windows, self._doubt(part, consumer, producer))
-                    self._judged = ready
-            if change is None or self._judged < stop or (stop == len(acked) and receiver.top < limit):
+                    ready = self._acks_done + _prefix(
+                        acked[self._acks_done : stop] >= from_producer.end + SHORTEST_MESSAGE
+                    )
+                if ready > self._acks_done:
+                    part = self._acks[:, self._acks_done : ready]
+                    consumer.add_up(part, self.buffer_sizes, self._unknown_reasons(part, from_consumer, from_producer))
+                    self._acks_done = ready
+            if change is None or self._acks_done < stop or (stop == len(acked) and consumer.acked_offset < limit):
                 return
-            receiver.change(change.offset, change.size)
+            consumer.change_window(change.offset, change.size)
 
-    def _doubt(self, rows: Longs, own: CapturedSoFar, other: CapturedSoFar) -> Longs | int:
-        """Tell which rows stand behind a hole, in their own direction or in what their sender had received."""
+    def _unknown_reasons(self, rows: Longs, own: CapturedSoFar, other: CapturedSoFar) -> Longs | int:
+        """Tell which rows come after a gap, in their own direction or in what their sender had received."""
         if self.unopened:
-            return UNOPENED
-        if self._forgot:
-            return LIMIT
+            return UnknownReason.START
+        if self._gave_up:
+            return UnknownReason.LIMIT
         ends, acked = rows[END], rows[ACKED]
         top = int(acked.max())
-        if ends[-1] <= own.hole and top <= other.hole and top < other.heard + SHORTEST and acked.min() >= 0:
-            return SURE
+        if (
+            ends[-1] <= own.first_gap
+            and top <= other.first_gap
+            and top < other.end + SHORTEST_MESSAGE
+            and acked.min() >= 0
+        ):
+            return UnknownReason.KNOWN
         top_acked = np.maximum.accumulate(acked)
-        doubt = np.where((ends > own.hole) | (top_acked > other.hole), LOST, SURE)
-        doubt[top_acked >= other.heard + SHORTEST] = LOST if other.heard else ONE_SIDED
-        doubt[acked < 0] = ONE_SIDED
-        return doubt
+        unknown = np.where(
+            (ends > own.first_gap) | (top_acked > other.first_gap), UnknownReason.GAP, UnknownReason.KNOWN
+        )
+        unknown[top_acked >= other.end + SHORTEST_MESSAGE] = UnknownReason.GAP if other.end else UnknownReason.ONE_SIDED
+        unknown[acked < 0] = UnknownReason.ONE_SIDED
+        return unknown
 
-    def _finish(self, producer: CapturedSoFar, consumer: CapturedSoFar) -> None:
-        """The capture is over: look at the producer's last rest, and at the window if it is full."""
-        sender, receiver, store = self._sender, self._receiver, self._store
-        rest = self._acks[:, self._heard_acks :]
-        if sender.window <= 0 or not sender.last.shape[1]:
+    def _finish_producer(self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar) -> None:
+        """At the end of the capture, report a full window, or an idle producer with unacked bytes."""
+        producer, consumer, unacked = self._producer, self._consumer, self._unacked
+        late_acks = self._acks[:, self._acks_known :]
+        if producer.window <= 0 or not producer.last_message.shape[1]:
             return
-        lost = min(producer.hole, consumer.hole) < NEVER or consumer.acked >= producer.heard + SHORTEST
-        doubt = UNOPENED if self.unopened else LIMIT if self._forgot else LOST if lost else SURE
-        if rest.shape[1]:
-            at = np.full(rest.shape[1], sender.least, np.int64)
-            back = acked_bytes(at, rest[SIZE])
-            none = np.zeros(rest.shape[1], np.int64)
-            sender.full(NONE, rest, none, FlowSums(at, at, back, 0, 0), doubt)
-            sender.lower(int((at - back).min()))
-            sender.least -= int(back[-1])
-        end_ns = max(producer.time_ns, consumer.time_ns)
-        sender.still_full(end_ns, doubt)
-        quiet = end_ns - int(sender.last[TIME, 0])
-        if quiet <= QUIET_NS and sender.rest is None:
+        lost = (
+            min(from_producer.first_gap, from_consumer.first_gap) < NEVER
+            or from_consumer.acked >= from_producer.end + SHORTEST_MESSAGE
+        )
+        unknown = UnknownReason.GAP if lost else UnknownReason.KNOWN
+        if self.unopened or self._gave_up:
+            unknown = UnknownReason.START if self.unopened else UnknownReason.LIMIT
+        if late_acks.shape[1]:
+            at = np.full(late_acks.shape[1], producer.outstanding, np.int64)
+            acked = acked_bytes(at, late_acks[SIZE])
+            none = np.zeros(late_acks.shape[1], np.int64)
+            producer.note_stalls(NONE, late_acks, none, FlowSums(at, at, acked, 0, 0), unknown)
+            producer.note_outstanding(int((at - acked).min()))
+            producer.outstanding -= int(acked[-1])
+        end_ns = max(from_producer.time_ns, from_consumer.time_ns)
+        producer.note_final_stall(end_ns, unknown)
+        quiet = end_ns - int(producer.last_message[TIME, 0])
+        if quiet <= QUIET_NS and producer.idle is None:
             return
-        place = int(np.searchsorted(store.rows[END], max(consumer.acked, receiver.top), side="right"))
-        left = min(max(int(store.sums[place]) - receiver.position, 0), sender.least)
-        drift, count = receiver.miscount(left, place) if quiet > QUIET_NS and receiver.window > 0 else (0, 0)
-        guilty = receiver.last if receiver.last.shape[1] else sender.last
-        if sender.rest is not None and not drift:
-            left, quiet, guilty = sender.rest.low, sender.rest.quiet_ns, sender.rest.guilty
-        elif sender.least >= sender.window:
+        place = int(np.searchsorted(unacked.rows[END], max(from_consumer.acked, consumer.acked_offset), side="right"))
+        left = min(max(int(unacked.sums[place]) - consumer.acked_lenient, 0), producer.outstanding)
+        drift, count = consumer.explaining_drift(left, place) if quiet > QUIET_NS and consumer.window > 0 else (0, 0)
+        guilty = consumer.last_ack if consumer.last_ack.shape[1] else producer.last_message
+        if producer.idle is not None and not drift:
+            left, quiet, guilty = producer.idle.low, producer.idle.quiet_ns, producer.idle.guilty
+        elif producer.outstanding >= producer.window:
             return
-        self._piles.rests.add(
+        self._tables.idle_producers.add(
             self._connection,
-            {"guilty": guilty, "last": sender.last},
+            {"guilty": guilty, "last": producer.last_message},
             leftover=left,
-            window=sender.window,
+            window=producer.window,
             quiet_ns=quiet,
             quiet_s=quiet // SECOND_NS,
             drift=drift,
             drift_count=count,
-            doubt=doubt,
+            unknown=unknown,
         )
 
-    def _trim(self) -> None:
-        """Let go of what no later sum needs."""
-        sender, receiver, store = self._sender, self._receiver, self._store
-        done = self._settled
-        if not self._forgot and (sender.window > 0 or receiver.changes != sender.changes):
-            arrived = int(np.searchsorted(store.rows[END], receiver.top, side="right"))
-            given = int(np.searchsorted(store.sums[1:], receiver.position, side="right"))
+    def _drop_done(self) -> None:
+        """Drop the rows that no later sum needs."""
+        producer, consumer, unacked = self._producer, self._consumer, self._unacked
+        done = self._messages_done
+        if not self._gave_up and (producer.window > 0 or consumer.changes != producer.changes):
+            arrived = int(np.searchsorted(unacked.rows[END], consumer.acked_offset, side="right"))
+            given = int(np.searchsorted(unacked.sums[1:], consumer.acked_lenient, side="right"))
             done = min(done, arrived, given)
-            if sender.window <= 0:
-                # What was sent while flow control is off matters as a whole only.
-                self._settled = store.merge(
-                    max(sender.changed_at, int(store.rows[END, done - 1]) if done else -1), self._settled
+            if producer.window <= 0:
+                # Of messages that were sent while flow control is off, only their sum matters.
+                self._messages_done = unacked.merge(
+                    max(producer.changed_at, int(unacked.rows[END, done - 1]) if done else -1), self._messages_done
                 )
         if self.kept - done > KEEP:
-            self._forgot, done = True, self._settled
-        self._settled -= done
-        store.drop(done)
-        acks = min(self._heard_acks, self._judged)
+            self._gave_up, done = True, self._messages_done
+        self._messages_done -= done
+        unacked.drop(done)
+        acks = min(self._acks_known, self._acks_done)
         self._acks = self._acks[:, acks:].copy()
-        self._heard_acks -= acks
-        self._judged -= acks
-        self.windows.forget(min(sender.changes, receiver.changes))
+        self._acks_known -= acks
+        self._acks_done -= acks
+        self.buffer_sizes.drop_passed(min(producer.changes, consumer.changes))
 
 
 def _prefix(stops: NDArray[np.bool_]) -> int:

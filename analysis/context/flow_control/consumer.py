@@ -1,7 +1,7 @@
-"""Flow control as the consumer knew it: what had arrived and was not given back yet at each ack.
+"""Flow control as the consumer knew it: the bytes that had arrived and were not acked yet at each ack.
 
-What had arrived is exact: the messages whose last byte TCP had acknowledged when the ack was sent. Knows sums, times
-and no-ops; must not know how rows are gathered, nor which of them break a rule.
+Which messages had arrived is exact: those whose last byte the ack's TCP segment acknowledges. Knows sums, times and
+no-ops; must not know how rows are gathered, nor which of them break a rule.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NO_WINDOW
 from analysis.context.flow_control.producer import SECOND_NS, acked_bytes
 from analysis.context.flow_control.rows import (
@@ -24,7 +25,6 @@ from analysis.context.flow_control.rows import (
     NONE,
     ORDINAL,
     SIZE,
-    SURE,
     TIME,
     WIDTH,
 )
@@ -37,42 +37,44 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-LATE_NS = 10 * SECOND_NS  #: what is given back later than this took long (FLC-09)
-MANY = 3  #: messages of a kind that a miscount must show at (FLC-05)
-_FEW = 4
-_EACH = np.array([each for _, each in DRIFTS], np.int64)[:, None]
+LATE_NS = 10 * SECOND_NS  #: an ack that comes later than this is late (FLC-09)
+_ENOUGH = 3  #: messages of a kind that a miscount must show in (FLC-05)
+_FEW_PLACES = 4
+_DRIFT_BYTES = np.array([each for _, each in DRIFTS], np.int64)[:, None]
 
 
-def _no_fit() -> tuple[Longs, Longs, Longs]:
+def _unexplained() -> tuple[Longs, Longs, Longs]:
     return np.full(len(DRIFTS), -1, np.int64), np.zeros(len(DRIFTS), np.int64), np.zeros(len(DRIFTS), np.int64)
 
 
 class UnackedMessages:
-    """Counted messages that have not been given back yet, with running sums."""
+    """Counted messages that have not been acked yet, with running sums."""
 
     def __init__(self) -> None:
         self.rows: Longs = NONE
-        self.sums: Longs = np.zeros(1, np.int64)  #: before each message, and behind the last one
-        self.kinds: Longs = np.zeros((len(DRIFTS), 1), np.int64)  #: of the messages before those
+        self.sums: Longs = np.zeros(1, np.int64)  #: before each message, and after the last one
+        self.drift_counts: Longs = np.zeros(
+            (len(DRIFTS), 1), np.int64
+        )  #: of earlier messages, how many are of each miscounted kind
 
-    def enter(self, rows: Longs) -> None:
-        """Take messages."""
+    def append(self, rows: Longs) -> None:
+        """Add messages."""
         self.rows = np.concatenate((self.rows, rows), axis=1) if self.rows.shape[1] else rows
         self.sums = np.concatenate((self.sums, self.sums[-1] + np.cumsum(rows[SIZE])))
 
-    def kinds_until(self, places: Longs) -> Longs:
-        """Return how many messages of each easily miscounted kind there are before some places."""
+    def drift_counts_before(self, places: Longs) -> Longs:
+        """Return how many messages of each kind that is easily miscounted come before some places."""
         drift = self.rows[CODE] >> DRIFT_SHIFT & DRIFT
-        if len(places) <= _FEW:
+        if len(places) <= _FEW_PLACES:
             some = [np.bincount(drift[:place], minlength=DRIFT + 1)[1 : len(DRIFTS) + 1] for place in places.tolist()]
-            return np.stack(some, axis=1) + self.kinds
+            return np.stack(some, axis=1) + self.drift_counts
         found = np.zeros((len(DRIFTS), self.rows.shape[1] + 1), np.int64)
         for line in range(len(DRIFTS)):
             np.cumsum(drift == line + 1, out=found[line, 1:])
-        return found[:, places] + self.kinds
+        return found[:, places] + self.drift_counts
 
     def merge(self, offset: int, stop: int) -> int:
-        """Make one of the messages behind an offset and before a place; return what that place is then."""
+        """Merge the messages after an offset and before a place into one; return what that place is then."""
         begin = int(np.searchsorted(self.rows[END], offset, side="right"))
         if stop - begin > 1:
             one = self.rows[:, stop - 1 : stop].copy()
@@ -84,11 +86,11 @@ class UnackedMessages:
         return stop
 
     def drop(self, count: int) -> None:
-        """Let go of the first messages."""
+        """Drop the first messages."""
         if count:
             drift = self.rows[CODE, :count] >> DRIFT_SHIFT & DRIFT
-            self.kinds = self.kinds + np.bincount(drift, minlength=DRIFT + 1)[1 : len(DRIFTS) + 1, None]
-        # A view would keep everything alive that came with it.
+            self.drift_counts = self.drift_counts + np.bincount(drift, minlength=DRIFT + 1)[1 : len(DRIFTS) + 1, None]
+        # A view would keep the whole array in memory.
         self.rows = self.rows[:, count:].copy()
         self.sums = self.sums[count:].copy()
 
@@ -99,64 +101,64 @@ class ConsumerFlow:
 
     connection: int
     acks: RowBuffer
-    store: UnackedMessages
+    unacked: UnackedMessages
     window: int = NO_WINDOW
     changes: int = 0
-    returned: int = 0  #: given back, never more than had arrived
-    position: int = 0  #: the same in the way of counting that accuses least of giving nothing back
-    top: int = -1  #: what has been acknowledged of the producer's bytes
-    last: Longs = field(default_factory=lambda: NONE)
-    _noops: Longs = field(default_factory=lambda: np.empty(0, np.int64))  #: ends of those not received yet
+    acked: int = 0  #: bytes acked, never more than had arrived
+    acked_lenient: int = 0  #: bytes acked, counted in the consumer's favour (FLC-04)
+    acked_offset: int = -1  #: what it has acknowledged of the producer's bytes
+    last_ack: Longs = field(default_factory=lambda: NONE)
+    _noops: Longs = field(default_factory=lambda: np.empty(0, np.int64))  #: ends of those that it has not received yet
     _noops_before: int = 0
-    _floor: Longs = field(default_factory=lambda: np.zeros((len(DRIFTS), 1), np.int64))
-    #: By kind: how many there were at the last ack and whether they explained what was left; and at the last ack with
-    #: another number of them.
-    _fit: tuple[Longs, Longs, Longs] = field(default_factory=_no_fit)
+    _drifts_before_window: Longs = field(default_factory=lambda: np.zeros((len(DRIFTS), 1), np.int64))
+    #: By kind: how many messages there were at the last ack, whether a miscount of them explained what that ack left,
+    #: and whether it did so at the last ack before which their number was another.
+    _explained: tuple[Longs, Longs, Longs] = field(default_factory=_unexplained)
     _roots: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("over", "late", "zero", "unwanted"), 0))
 
     @property
     def noops_kept(self) -> int:
-        """Return how many no-ops are remembered."""
+        """Return how many no-ops are kept in memory."""
         return len(self._noops)
 
-    def noops(self, ends: Longs) -> None:
-        """Take no-ops of the producer."""
+    def add_noops(self, ends: Longs) -> None:
+        """Add no-ops of the producer, by the offsets of their ends."""
         self._noops = np.concatenate((self._noops, ends))
 
-    def change(self, offset: int, size: int) -> None:
-        """The window has another size for those who have received this much."""
+    def change_window(self, offset: int, size: int) -> None:
+        """Go on with a window of another size, from this offset of the producer's bytes on."""
         self.changes += 1
         if self.window <= 0 or size <= 0:
-            # What was sent without a window is never given back to old servers (FLC-04, FLC-09).
-            place = np.searchsorted(self.store.rows[END], [offset], side="right")
-            self.position = max(self.position, int(self.store.sums[place[0]]))
-            self._floor = self.store.kinds_until(place)
+            # Consumers never ack to old servers what was sent without a window (FLC-04, FLC-09).
+            place = np.searchsorted(self.unacked.rows[END], [offset], side="right")
+            self.acked_lenient = max(self.acked_lenient, int(self.unacked.sums[place[0]]))
+            self._drifts_before_window = self.unacked.drift_counts_before(place)
         self.window = size
 
-    def settle(self, acks: Longs, windows: BufferSizes, doubt: Longs | int) -> None:
-        """Take acks under one window."""
-        store, given = self.store, acks[SIZE]
-        acked = np.maximum.accumulate(acks[ACKED])
-        np.maximum(acked, self.top, out=acked)
-        self.top = int(acked[-1])
-        place = np.searchsorted(store.rows[END], acked, side="right")
-        arrived = store.sums[place]
-        noops = np.searchsorted(self._noops, acked, side="right") + self._noops_before
+    def add_up(self, acks: Longs, buffer_sizes: BufferSizes, unknown: Longs | int) -> None:
+        """Add up acks under one window."""
+        unacked, given = self.unacked, acks[SIZE]
+        acked_offsets = np.maximum.accumulate(acks[ACKED])
+        np.maximum(acked_offsets, self.acked_offset, out=acked_offsets)
+        self.acked_offset = int(acked_offsets[-1])
+        place = np.searchsorted(unacked.rows[END], acked_offsets, side="right")
+        arrived = unacked.sums[place]
+        noops = np.searchsorted(self._noops, acked_offsets, side="right") + self._noops_before
         due = latency = excess = np.zeros(len(given), np.int64)
         oldest = np.zeros((WIDTH, 1), np.int64)
         if self.window > 0:
-            back = self.returned + acked_bytes(arrived - self.returned, given)
-            due = arrived - np.concatenate(([self.returned], back[:-1]))
+            back = self.acked + acked_bytes(arrived - self.acked, given)
+            due = arrived - np.concatenate(([self.acked], back[:-1]))
             excess = np.maximum(given - due, 0)
             given_back = back
-            if self.position != self.returned:
-                given_back = self.position + acked_bytes(arrived - self.position, given)
+            if self.acked_lenient != self.acked:
+                given_back = self.acked_lenient + acked_bytes(arrived - self.acked_lenient, given)
             latency, oldest = self._latency(acks, given_back)
-            self._explain(arrived - given_back, place)
-            self.returned, self.position = int(back[-1]), int(given_back[-1])
+            self._test_drifts(arrived - given_back, place)
+            self.acked, self.acked_lenient = int(back[-1]), int(given_back[-1])
         malformed = acks[CODE] & MALFORMED > 0
-        wanted = windows.wanted(acks[END], acked)
-        sure = doubt == SURE
+        requested = buffer_sizes.was_requested(acks[END], acked_offsets)
+        sure = unknown == UnknownReason.KNOWN
         self.acks.add(
             self.connection,
             {"guilty": acks, "oldest": oldest},
@@ -164,73 +166,73 @@ class ConsumerFlow:
             due=due,
             excess=excess,
             window=self.window,
-            wanted=wanted,
+            wanted=requested,
             malformed=malformed,
             noops=noops,
             noops_since=noops - np.concatenate(([self._noops_before], noops[:-1])),
             latency_ns=latency,
             latency_s=latency // SECOND_NS,
-            over_root=self._root("over", acks, (excess > 0) & sure) if excess.any() else 0,
-            late_root=self._run("late", acks, latency > LATE_NS, (latency > 0) & (latency <= LATE_NS)),
-            zero_root=0 if given.all() else self._root("zero", acks, (given == 0) & ~malformed),
-            unwanted_root=0 if wanted.all() else self._root("unwanted", acks, ~wanted & sure),
-            doubt=doubt,
+            over_root=self._first_of_kind("over", acks, (excess > 0) & sure) if excess.any() else 0,
+            late_root=self._first_of_run("late", acks, latency > LATE_NS, (latency > 0) & (latency <= LATE_NS)),
+            zero_root=0 if given.all() else self._first_of_kind("zero", acks, (given == 0) & ~malformed),
+            unwanted_root=0 if requested.all() else self._first_of_kind("unwanted", acks, ~requested & sure),
+            unknown=unknown,
         )
         self._noops = self._noops[int(noops[-1]) - self._noops_before :]
         self._noops_before = int(noops[-1])
-        self.last = acks[:, -1:].copy()
+        self.last_ack = acks[:, -1:].copy()
 
     def _latency(self, acks: Longs, back: Longs) -> tuple[Longs, Longs]:
-        """Return for how long the oldest message that each ack completes had been here, and that message."""
-        store = self.store
-        before = np.concatenate(([self.position], back[:-1]))
-        place = np.searchsorted(store.sums[1:], before, side="right")
-        there = place < store.rows.shape[1]
-        place = np.minimum(place, max(store.rows.shape[1] - 1, 0))
+        """Return the oldest message that each ack covers to its end, and how long ago it had arrived."""
+        unacked = self.unacked
+        before = np.concatenate(([self.acked_lenient], back[:-1]))
+        place = np.searchsorted(unacked.sums[1:], before, side="right")
+        there = place < unacked.rows.shape[1]
+        place = np.minimum(place, max(unacked.rows.shape[1] - 1, 0))
         if not there.any():
             return np.zeros(len(back), np.int64), np.zeros((WIDTH, 1), np.int64)
-        there &= store.sums[place + 1] <= back
-        oldest = store.rows[:, place]
+        there &= unacked.sums[place + 1] <= back
+        oldest = unacked.rows[:, place]
         oldest[:, ~there] = 0
         latency: Longs = np.where(there, np.maximum(acks[TIME] - oldest[TIME], 0), 0)
         return latency, oldest
 
-    def _explain(self, left: Longs, place: Longs) -> None:
-        """Remember whether a constant for each message of a kind explains what the last acks left (FLC-05)."""
-        count, fits, before = self._fit
+    def _test_drifts(self, left: Longs, place: Longs) -> None:
+        """Note whether a constant error per message of a kind explains what the last acks left unacked (FLC-05)."""
+        count, fitted, before = self._explained
         if not left.any():
-            if count[0] != -1 or fits.any() or before.any():
-                self._fit = _no_fit()
+            if count[0] != -1 or fitted.any() or before.any():
+                self._explained = _unexplained()
             return
-        found = np.where(left > 0, self.store.kinds_until(place) - self._floor, -1)
-        good = ((found * _EACH == left) & (left > 0)).astype(np.int64)
+        found = np.where(left > 0, self.unacked.drift_counts_before(place) - self._drifts_before_window, -1)
+        fits = ((found * _DRIFT_BYTES == left) & (left > 0)).astype(np.int64)
         found = np.concatenate((count[:, None], found), axis=1)
-        good = np.concatenate((fits[:, None], good), axis=1)
+        fits = np.concatenate((fitted[:, None], fits), axis=1)
         other = found != found[:, -1:]
         at = found.shape[1] - 1 - np.argmax(other[:, ::-1], axis=1)
         lines = np.arange(len(DRIFTS))
-        before = np.where(other.any(axis=1), good[lines, at], before)
-        self._fit = (found[:, -1].copy(), good[:, -1].copy(), before)
+        before = np.where(other.any(axis=1), fits[lines, at], before)
+        self._explained = (found[:, -1].copy(), fits[:, -1].copy(), before)
 
-    def miscount(self, left: int, place: int) -> tuple[int, int]:
-        """Return the kind of message whose miscount explains what is left in the end, and how many there were."""
-        _, fits, before = self._fit
-        found = (self.store.kinds_until(np.array([place])) - self._floor)[:, 0]
-        good = (found * _EACH[:, 0] == left) & (left > 0) & (found >= MANY) & (fits > 0)
-        # By chance what is left may be just as much: then it is the last messages, and nothing is left of others.
-        if self.position in self.store.sums:
-            good &= before > 0
-        which = np.flatnonzero(good)
+    def explaining_drift(self, left: int, place: int) -> tuple[int, int]:
+        """Return the kind of message whose miscount explains what is left unacked, and how many of it there were."""
+        _, fitted, before = self._explained
+        found = (self.unacked.drift_counts_before(np.array([place])) - self._drifts_before_window)[:, 0]
+        fits = (found * _DRIFT_BYTES[:, 0] == left) & (left > 0) & (found >= _ENOUGH) & (fitted > 0)
+        # The last messages may by chance have just as many bytes: then nothing was left at earlier acks.
+        if self.acked_lenient in self.unacked.sums:
+            fits &= before > 0
+        which = np.flatnonzero(fits)
         return (int(which[0]) + 1, int(found[which[0]])) if len(which) else (0, 0)
 
-    def _root(self, name: str, acks: Longs, mask: NDArray[np.bool_]) -> int:
+    def _first_of_kind(self, name: str, acks: Longs, mask: NDArray[np.bool_]) -> int:
         """Return the ordinal of the connection's first ack of a kind."""
         if not self._roots[name] and mask.any():
             self._roots[name] = int(acks[ORDINAL, np.argmax(mask)])
         return self._roots[name]
 
-    def _run(self, name: str, acks: Longs, mask: NDArray[np.bool_], ends: NDArray[np.bool_]) -> Longs | int:
-        """Return the ordinal of the first ack of each run; what is neither goes with what is before it."""
+    def _first_of_run(self, name: str, acks: Longs, mask: NDArray[np.bool_], ends: NDArray[np.bool_]) -> Longs | int:
+        """Return the ordinal of the first ack of each run; acks that are neither in a run nor end one do not matter."""
         root = self._roots[name]
         if not root and not mask.any():
             return 0

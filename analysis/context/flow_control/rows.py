@@ -1,7 +1,7 @@
-"""Rows of flow control as plain numbers: one matrix per lot, a line per column, and the tables that are made of them.
+"""Rows of flow control as plain numbers: a matrix with a line per column, and the tables that are made of such rows.
 
 Knows which columns there are and how references are made of them; must not know what they add up to. References are
-large and almost never asked for, so they are made when a rule wants them.
+large and rarely asked for, so they are made when a rule needs them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WIDTH = 11
 
 #: Bits of CODE: what the row is, which miscounted message (see DRIFTS), and more.
 COUNTED, ACK, NOOP = range(3)
-KIND, DRIFT_SHIFT, DRIFT, EARLY, SIDE_SHIFT, MALFORMED = 0x3, 2, 0x7, 0x20, 6, 0x80
+KIND, DRIFT_SHIFT, DRIFT, UPR, SIDE_SHIFT, MALFORMED = 0x3, 2, 0x7, 0x20, 6, 0x80
 
 #: Messages whose size consumers have been known to count wrongly, and the bytes that they were off by (FLC-05).
 DRIFTS: tuple[tuple[str, int], ...] = (
@@ -42,9 +42,6 @@ DRIFTS: tuple[tuple[str, int], ...] = (
 _PREPARE, _STREAM_END, _MARKER, _MUTATION = range(1, 5)
 _MARKER_VERSION = 1
 
-#: Why something is not known; the numbers stand in the column ``doubt``.
-SURE, LOST, UNOPENED, ONE_SIDED, LIMIT = range(5)
-
 _DRIFT_OF = np.zeros(256, np.int64)
 _DRIFT_OF[[kinds.PREPARE, kinds.STREAM_END, kinds.SNAPSHOT_MARKER, kinds.MUTATION]] = (
     _PREPARE,
@@ -55,42 +52,42 @@ _DRIFT_OF[[kinds.PREPARE, kinds.STREAM_END, kinds.SNAPSHOT_MARKER, kinds.MUTATIO
 NONE = np.empty((WIDTH, 0), np.int64)
 
 
-def matrix_of(sight: ContextBatch, rows: Longs, ack: NDArray[np.bool_], counted: NDArray[np.bool_]) -> Longs:
-    """Return some rows of a batch: counted messages, acks, and no-ops, which are neither."""
-    made = np.empty((WIDTH, len(rows)), np.int64)
+def matrix_of(frames: ContextBatch, rows: Longs, ack: NDArray[np.bool_], counted: NDArray[np.bool_]) -> Longs:
+    """Return some rows of a batch as a matrix: counted messages, acks, and no-ops, which are neither."""
+    matrix = np.empty((WIDTH, len(rows)), np.int64)
     for line, name in enumerate(_NAMES):
         if name:
-            made[line] = sight.numbers(name)[rows]
-    made[ORDINAL] = sight.ordinal[rows]
-    made[CAPTURE] = sight.refs()["capture"][rows]
-    made[SIZE] = sight.numbers("flow_bytes")[rows]
-    opcode = sight.opcode[rows]
+            matrix[line] = frames.numbers(name)[rows]
+    matrix[ORDINAL] = frames.ordinal[rows]
+    matrix[CAPTURE] = frames.refs()["capture"][rows]
+    matrix[SIZE] = frames.numbers("flow_bytes")[rows]
+    opcode = frames.opcode[rows]
     drift = _DRIFT_OF[opcode]
     odd = np.flatnonzero((drift == _STREAM_END) | (drift == _MARKER))
     if len(odd):
         at = rows[odd]
         plain = np.where(
             drift[odd] == _MARKER,
-            sight.numbers("marker_version")[at] != _MARKER_VERSION,
-            sight.numbers("stream_id")[at] < 0,
+            frames.numbers("marker_version")[at] != _MARKER_VERSION,
+            frames.numbers("stream_id")[at] < 0,
         )
         drift[odd[plain]] = 0
-    code = drift << DRIFT_SHIFT | sight.side[rows] << SIDE_SHIFT
-    code[sight.early[rows]] |= EARLY
+    code = drift << DRIFT_SHIFT | frames.side[rows] << SIDE_SHIFT
+    code[frames.early[rows]] |= UPR
     others = np.flatnonzero(~counted[rows])
     if len(others):
         at = rows[others]
-        given = sight.numbers("buffer_bytes")[at]
-        made[SIZE, others] = np.where(ack[at], np.maximum(given, 0), 0)
+        given = frames.numbers("buffer_bytes")[at]
+        matrix[SIZE, others] = np.where(ack[at], np.maximum(given, 0), 0)
         code[others] |= np.where(ack[at], np.where(given < 0, ACK | MALFORMED, ACK), NOOP)
-    made[CODE] = code
-    return made
+    matrix[CODE] = code
+    return matrix
 
 
 def refs_of(rows: Longs) -> NDArray[np.void]:
     """Return references to rows; those with ordinal 0 refer to nothing."""
-    made = np.zeros(rows.shape[1], REF)
-    made["side"] = rows[CODE] >> SIDE_SHIFT & 1
+    matrix = np.zeros(rows.shape[1], REF)
+    matrix["side"] = rows[CODE] >> SIDE_SHIFT & 1
     for name, line in (
         ("ordinal", ORDINAL),
         ("frame", FRAME),
@@ -100,12 +97,12 @@ def refs_of(rows: Longs) -> NDArray[np.void]:
         ("time_ns", TIME),
         ("start_offset", START),
     ):
-        made[name] = rows[line]
-    return made
+        matrix[name] = rows[line]
+    return matrix
 
 
 class RowBuffer:
-    """Rows of a table to be, piece by piece. A column's piece is an array, or one number for all rows of the piece."""
+    """Collects the rows of a table in parts. A column's part is an array, or one number for all rows of the part."""
 
     def __init__(self, columns: tuple[str, ...], refs: tuple[str, ...]) -> None:
         self._columns = columns
@@ -114,62 +111,62 @@ class RowBuffer:
 
     def _clear(self) -> None:
         self._sizes: list[int] = []
-        self._pieces: dict[str, list[Any]] = {name: [] for name in ("connection", *self._columns)}
-        self._rows: dict[str, list[Longs]] = {name: [] for name in self._refs}
+        self._parts: dict[str, list[Any]] = {name: [] for name in ("connection", *self._columns)}
+        self._ref_parts: dict[str, list[Longs]] = {name: [] for name in self._refs}
 
     def add(self, connection: int, refs: dict[str, Longs], **columns: Longs | NDArray[np.bool_] | int) -> None:
-        """Add rows."""
+        """Add a part."""
         self._sizes.append(refs["guilty"].shape[1])
-        self._pieces["connection"].append(connection)
+        self._parts["connection"].append(connection)
         for name in self._columns:
-            self._pieces[name].append(columns[name])
+            self._parts[name].append(columns[name])
         for name in self._refs:
-            self._rows[name].append(refs[name])  # one reference may stand for all rows of the piece
+            self._ref_parts[name].append(refs[name])  # one reference may stand for all rows of the part
 
     def table(self) -> Table | None:
-        """Return what has come, and begin again."""
+        """Return the rows added since the last call; None: there are none."""
         if not self._sizes:
             return None
         sizes = np.array(self._sizes, np.int64)
         total = int(sizes.sum())
-        columns: dict[str, Any] = {name: _lazy(pieces, sizes) for name, pieces in self._pieces.items()}
+        columns: dict[str, Any] = {name: _lazy_column(parts, sizes) for name, parts in self._parts.items()}
         columns["vbucket"] = lambda rows: np.full(total if rows is None else len(rows), -1, np.int64)
         columns["stream_id"] = lambda rows: np.zeros(total if rows is None else len(rows), np.int64)
-        refs = {name: _lazy_refs(pieces, sizes) for name, pieces in self._rows.items()}
+        refs = {name: _lazy_refs(parts, sizes) for name, parts in self._ref_parts.items()}
         self._clear()
         return Table(total, columns, refs)
 
 
-def _lazy(pieces: list[Any], sizes: Longs) -> Callable[[Longs | None], NDArray[Any]]:
-    made: list[NDArray[Any]] = []
+def _lazy_column(parts: list[Any], sizes: Longs) -> Callable[[Longs | None], NDArray[Any]]:
+    matrix: list[NDArray[Any]] = []
 
     def make(rows: Longs | None) -> NDArray[Any]:
-        if not made:
-            if all(isinstance(piece, int) for piece in pieces):
-                made.append(np.repeat(np.array(pieces, np.int64), sizes))
+        if not matrix:
+            if all(isinstance(part, int) for part in parts):
+                matrix.append(np.repeat(np.array(parts, np.int64), sizes))
             else:
                 arrays = (
-                    np.full(size, piece, np.int64) if isinstance(piece, int) else piece
-                    for piece, size in zip(pieces, sizes.tolist(), strict=True)
+                    np.full(size, part, np.int64) if isinstance(part, int) else part
+                    for part, size in zip(parts, sizes.tolist(), strict=True)
                 )
-                made.append(np.concatenate(list(arrays)))
-        return made[0] if rows is None else made[0][rows]
+                matrix.append(np.concatenate(list(arrays)))
+        return matrix[0] if rows is None else matrix[0][rows]
 
     return make
 
 
-def _lazy_refs(pieces: list[Longs], sizes: Longs) -> Callable[[Longs | None], NDArray[np.void]]:
+def _lazy_refs(parts: list[Longs], sizes: Longs) -> Callable[[Longs | None], NDArray[np.void]]:
     ends = np.cumsum(sizes)
 
     def make(rows: Longs | None) -> NDArray[np.void]:
         if rows is None:
             rows = np.arange(int(ends[-1]))
-        piece = np.searchsorted(ends, rows, side="right")
-        place = rows - (ends - sizes)[piece]
+        part = np.searchsorted(ends, rows, side="right")
+        place = rows - (ends - sizes)[part]
         found = np.empty((WIDTH, len(rows)), np.int64)
-        for number in np.unique(piece).tolist():
-            here = piece == number
-            found[:, here] = pieces[number][:, place[here] if pieces[number].shape[1] > 1 else [0] * int(here.sum())]
+        for number in np.unique(part).tolist():
+            here = part == number
+            found[:, here] = parts[number][:, place[here] if parts[number].shape[1] > 1 else [0] * int(here.sum())]
         return refs_of(found)
 
     return make

@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from analysis.context.codes import UnknownReason
 from dissector.spec import enums
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 #: A hostile capture must not fill the memory: of each kind so many are remembered per connection.
 MAX_WAITING = 8192
-
-#: Why something stays undecided, as numbers in tables; 0: nothing is in doubt.
-KNOWN, GAP, START, END, ONE_SIDED, LIMIT = range(6)
 
 #: What can be agreed upon, a bit each: control parameters by name, HELLO features, and open flags.
 AGREEMENTS: tuple[str, ...] = (
@@ -125,15 +123,15 @@ class ConnectionState:
     producer: int = -1  #: side
     agreed: int = 0
     window: int = -1  #: accepted connection_buffer_size; -1: none
-    doubt: list[int] = field(default_factory=lambda: [0, 0])  #: by side, ordinal of the last unexplained row
+    last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, ordinal of the last unexplained row
     crowded: bool = False  #: something was not remembered for want of room
     waiting: dict[tuple[int, int, int], deque[PendingRequest]] = field(default_factory=dict)  #: (side, opcode, opaque)
     order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the same by ordinal
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
-    orphans: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(
+    unmatched_responses: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(
         default_factory=dict
     )  #: by the request that they miss
-    orphaned: int = 0  #: how many these are
+    unmatched_count: int = 0  #: how many these are
     live: dict[int, int] = field(default_factory=dict)  #: stream key to instance
     over: set[int] = field(default_factory=set)  #: keys of streams that ended or were closed
     ended: dict[int, int] = field(default_factory=dict)  #: key of a stream to the ordinal of a stream end for it
@@ -147,8 +145,8 @@ class ConnectionState:
     unlinked: OrderedDict[int, AddStreamLink] = field(
         default_factory=OrderedDict
     )  #: vbucket to its last stream request
-    variant: int = 0  #: opaques in add stream answers: 1 as in the header, 2 byte-reversed
-    variant_ref: Ref | None = None  #: the first answer that shows it
+    byte_order: int = 0  #: opaques in add stream answers: 1 as in the header, 2 byte-reversed
+    byte_order_ref: Ref | None = None  #: the first answer that shows it
 
     def remember(self, table: OrderedDict[Any, Any], key: object, what: object) -> None:
         """Keep something, and not too much."""
@@ -157,13 +155,13 @@ class ConnectionState:
         if len(table) > MAX_WAITING:
             table.popitem(last=False)
 
-    def wait(self, key: tuple[int, int, int], asked: PendingRequest) -> bool:
+    def wait(self, key: tuple[int, int, int], request: PendingRequest) -> bool:
         """Let a request wait for its answer; tell whether there was room."""
         if len(self.order) >= MAX_WAITING:
             self.crowded = True
             return False
-        self.waiting.setdefault(key, deque()).append(asked)
-        self.order[asked.ref.ordinal] = asked
+        self.waiting.setdefault(key, deque()).append(request)
+        self.order[request.ref.ordinal] = request
         return True
 
     def answer(self, key: tuple[int, int, int]) -> PendingRequest | None:
@@ -171,35 +169,41 @@ class ConnectionState:
         waiting = self.waiting.get(key)
         if not waiting:
             return None
-        asked = waiting.popleft()
+        request = waiting.popleft()
         if not waiting:
             del self.waiting[key]
-        del self.order[asked.ref.ordinal]
-        return asked
+        del self.order[request.ref.ordinal]
+        return request
 
-    def leave_orphan(self, key: tuple[int, int, int], orphan: UnmatchedResponse) -> bool:
+    def keep_unmatched(self, key: tuple[int, int, int], unmatched: UnmatchedResponse) -> bool:
         """Let an answer wait for its request; tell whether there was room."""
-        if self.orphaned >= MAX_WAITING:
+        if self.unmatched_count >= MAX_WAITING:
             self.crowded = True
             return False
-        self.orphans.setdefault(key, deque()).append(orphan)
-        self.orphaned += 1
+        self.unmatched_responses.setdefault(key, deque()).append(unmatched)
+        self.unmatched_count += 1
         return True
 
-    def adopt(self, key: tuple[int, int, int], end_offset: int) -> UnmatchedResponse | None:
+    def match_late_request(self, key: tuple[int, int, int], end_offset: int) -> UnmatchedResponse | None:
         """Return the answer that a request belongs to, which the capture has before it."""
-        found = self.orphans.get(key)
+        found = self.unmatched_responses.get(key)
         # Its receiver had the request when the answer was sent: only the capture has them the wrong way round.
         if not found or found[0].acked < end_offset:
             return None
-        orphan = found.popleft()
+        unmatched = found.popleft()
         if not found:
-            del self.orphans[key]
-        self.orphaned -= 1
-        return orphan
+            del self.unmatched_responses[key]
+        self.unmatched_count -= 1
+        return unmatched
 
-    def lost(self, since: int = 0) -> int:
+    def lost(self, since: int = 0) -> UnknownReason:
         """Return whether something may be missing: from either direction, since a row."""
         if not self.opened:
-            return START
-        return GAP if max(self.doubt) > since else LIMIT if self.crowded else KNOWN
+            return UnknownReason.START
+        return (
+            UnknownReason.GAP
+            if max(self.last_gap) > since
+            else UnknownReason.LIMIT
+            if self.crowded
+            else UnknownReason.KNOWN
+        )

@@ -8,17 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from analysis.context.codes import UnknownReason
 from analysis.context.frame_refs import Ref
-from analysis.context.requests.state import GAP, KNOWN, START, AddStreamLink, PendingClose, bit
+from analysis.context.requests.state import AddStreamLink, PendingClose, bit
+from dissector.frames import stream_key as keys
 from dissector.spec import enums
 
 if TYPE_CHECKING:
     from analysis.context.requests.state import ConnectionState, PendingRequest
     from analysis.context.requests.tracker import RequestTracker
 
-KEY_BITS = 33
 _MOST_LINKS = 16  #: stream requests that are remembered of one add stream
-_TAKEOVER = 0x01  #: stream flag
+_TAKEOVER = enums.STREAM_FLAGS.bit("takeover")
 
 
 @dataclass(slots=True, eq=False)
@@ -40,11 +41,6 @@ class BatchChanges:
         self.changes.setdefault(fact, {})[row] = value
 
 
-def stream_key(connection: int, vbucket: int, stream_id: int, side: int) -> int:
-    """Return one number for a vbucket's stream (and stream id) of one direction."""
-    return connection << KEY_BITS | vbucket << 17 | stream_id << 1 | side
-
-
 def or_else(number: int | None, otherwise: int = -1) -> int:
     """Return a number that may be null."""
     return otherwise if number is None else number
@@ -58,64 +54,66 @@ def filters(text: str | None) -> bool:
 class StreamLifecycle:
     """Keeps the desk's books about streams, for one batch."""
 
-    def __init__(self, desk: RequestTracker, done: BatchChanges) -> None:
-        self._desk = desk
-        self._instances = desk.instances
+    def __init__(self, tracker: RequestTracker, done: BatchChanges) -> None:
+        self._tracker = tracker
+        self._instances = tracker.instances
         self._done = done
 
-    def begin(self, talk: ConnectionState, index: int, asked: PendingRequest, ref: Ref, *, draft: bool = False) -> None:
+    def begin(
+        self, state: ConnectionState, index: int, request: PendingRequest, ref: Ref, *, draft: bool = False
+    ) -> None:
         """A stream request was granted."""
-        key = stream_key(talk.number, asked.vbucket, asked.stream_id, ref.side)
+        key = keys.stream_key(state.number, request.vbucket, request.stream_id, ref.side)
         instances, done = self._instances, self._done
-        previous = talk.live.get(key, -1)
-        alive = self._alive(talk, key)
-        sharer = talk.opaques.get(asked.opaque)
-        shared = sharer is not None and sharer != key and self._alive(talk, sharer)
-        other = talk.live[sharer] if sharer is not None and shared else -1
-        reused = previous >= 0 and int(instances["opaque"][previous]) == asked.opaque
-        flags = asked.numbers["flags"] | (int(instances["flags"][other]) if shared else 0)
+        previous = state.live.get(key, -1)
+        alive = self._alive(state, key)
+        owner = state.opaques.get(request.opaque)
+        shared = owner is not None and owner != key and self._alive(state, owner)
+        other = state.live[owner] if owner is not None and shared else -1
+        reused = previous >= 0 and int(instances["opaque"][previous]) == request.opaque
+        flags = request.numbers["flags"] | (int(instances["flags"][other]) if shared else 0)
         since = min((self._begun(each) for each in (previous, other) if each >= 0), default=0)
-        fresh = instances.add(granted=1, opaque=asked.opaque, **asked.numbers)
-        instances.refs["request"][fresh] = tuple(asked.ref)
+        fresh = instances.add(granted=1, opaque=request.opaque, **request.numbers)
+        instances.refs["request"][fresh] = tuple(request.ref)
         instances.refs["answer"][fresh] = tuple(ref)
-        self._desk.begins.add(
-            talk.number,
-            asked.vbucket,
-            asked.stream_id,
+        self._tracker.stream_starts.add(
+            state.number,
+            request.vbucket,
+            request.stream_id,
             ref,
             {
-                "request": asked.ref,
+                "request": request.ref,
                 "previous": self._ref("answer", previous),
                 "sharer": self._ref("request", other),
             },
             live=int(alive),
             shared=int(shared),
-            other_vbucket=-1 if sharer is None else sharer >> 17 & 0xFFFF,
+            other_vbucket=-1 if owner is None else keys.vbucket_of(owner),
             handed_over=int(bool(flags & _TAKEOVER)),
             reused=int(reused),
             draft=int(draft),
-            opaque=asked.opaque,
+            opaque=request.opaque,
             previous_opaque=int(instances["opaque"][previous]) if previous >= 0 else -1,
-            unknown=talk.lost(since),
+            unknown=state.lost(since),
         )
-        closing = talk.closing.pop(key, None)
+        closing = state.closing.pop(key, None)
         if closing is not None:
             # The vbucket has a new stream, and nothing said so of the old one's end.
-            self._desk.closing_ended(talk, closing, None, 0, talk.lost())
-        talk.reached.pop(key, None)
+            self._tracker.report_close(state, closing, None, 0, state.lost())
+        state.reached.pop(key, None)
         done.before.setdefault(key, previous)
         if previous >= 0:
             done.over.append(previous)
         done.begins[index] = (key, fresh)
-        talk.live[key] = fresh
-        talk.over.discard(key)
-        talk.ended.pop(key, None)
-        talk.remember(talk.opaques, asked.opaque, key)
+        state.live[key] = fresh
+        state.over.discard(key)
+        state.ended.pop(key, None)
+        state.remember(state.opaques, request.opaque, key)
 
-    def _alive(self, talk: ConnectionState, key: int) -> bool:
+    def _alive(self, state: ConnectionState, key: int) -> bool:
         """Tell whether a stream was granted and has neither ended nor been closed."""
-        instance = talk.live.get(key, -1)
-        return instance >= 0 and key not in talk.over and bool(self._instances["granted"][instance])
+        instance = state.live.get(key, -1)
+        return instance >= 0 and key not in state.over and bool(self._instances["granted"][instance])
 
     def _begun(self, instance: int) -> int:
         return int(self._instances.refs["answer"]["ordinal"][instance])
@@ -126,97 +124,110 @@ class StreamLifecycle:
         record = self._instances.refs[name][instance]
         return Ref.of(record) if record["ordinal"] else None
 
-    def close(self, talk: ConnectionState, index: int, asked: PendingRequest, ref: Ref) -> None:
+    def close(self, state: ConnectionState, index: int, request: PendingRequest, ref: Ref) -> None:
         """A stream was closed: by the consumer, whose wish the producer grants, or on a relay's leg by the producer."""
         for side in (0, 1):
-            key = stream_key(talk.number, asked.vbucket, asked.stream_id, side)
-            if not self._alive(talk, key):
+            key = keys.stream_key(state.number, request.vbucket, request.stream_id, side)
+            if not self._alive(state, key):
                 continue
-            talk.reached.pop(key, None)
+            state.reached.pop(key, None)
             if side == ref.side:  # the producer itself says so: what it sends afterwards is on purpose
-                announced = bool(talk.agreed & bit("send_stream_end_on_client_close_stream"))
+                announced = bool(state.agreed & bit("send_stream_end_on_client_close_stream"))
                 self._done.closes[index] = key
-                talk.closing[key] = PendingClose(key, ref, asked.ref, asked.vbucket, asked.stream_id, announced)
-            talk.over.add(key)
+                state.closing[key] = PendingClose(key, ref, request.ref, request.vbucket, request.stream_id, announced)
+            state.over.add(key)
 
-    def end(self, talk: ConnectionState, row: dict[str, Any], ref: Ref) -> None:
+    def end(self, state: ConnectionState, row: dict[str, Any], ref: Ref) -> None:
         """A stream end came."""
-        key = stream_key(talk.number, or_else(row["vbucket"], 0), or_else(row["stream_id"], 0), ref.side)
-        closing = talk.closing.pop(key, None)
+        key = keys.stream_key(state.number, or_else(row["vbucket"], 0), or_else(row["stream_id"], 0), ref.side)
+        closing = state.closing.pop(key, None)
         if closing is not None:
-            self._desk.closing_ended(talk, closing, ref, or_else(row["end_reason"]), talk.lost())
-        talk.reached.pop(key, None)
-        if self._alive(talk, key):
-            talk.ended[key] = ref.ordinal
+            self._tracker.report_close(state, closing, ref, or_else(row["end_reason"]), state.lost())
+        state.reached.pop(key, None)
+        if self._alive(state, key):
+            state.ended[key] = ref.ordinal
             # An end with another stream's opaque is refused, and the stream goes on (OPQ-04).
-            if int(self._instances["opaque"][talk.live[key]]) == row["opaque"]:
-                talk.over.add(key)
+            if int(self._instances["opaque"][state.live[key]]) == row["opaque"]:
+                state.over.add(key)
             else:
-                self._desk.refuse(ref.ordinal)
+                self._tracker.ignore_stream_end(ref.ordinal)
 
     # --------------------------------------------------------------------------------------------------- add stream
 
-    def add(self, talk: ConnectionState, asked: PendingRequest) -> None:
+    def add(self, state: ConnectionState, request: PendingRequest) -> None:
         """A consumer was asked to add a stream."""
-        link = talk.unlinked.get(asked.vbucket)
-        if link is not None and link.ref.side != asked.ref.side and link.acked >= asked.end_offset:
-            asked.links.append(link)  # it had heard of it: only the capture has them the wrong way round
-        talk.remember(talk.added, asked.vbucket, asked)
+        link = state.unlinked.get(request.vbucket)
+        if link is not None and link.ref.side != request.ref.side and link.acked >= request.end_offset:
+            request.links.append(link)  # it had heard of it: only the capture has them the wrong way round
+        state.remember(state.added, request.vbucket, request)
 
-    def requested(self, talk: ConnectionState, asked: PendingRequest, acked: int) -> None:
+    def requested(self, state: ConnectionState, request: PendingRequest, acked: int) -> None:
         """A stream request may carry out an add stream."""
-        link = AddStreamLink(asked.opaque, asked.numbers["flags"], asked.ref, acked)
-        added = talk.added.get(asked.vbucket)
-        if added is None or added.ref.side == asked.ref.side:
-            talk.remember(talk.unlinked, asked.vbucket, link)
+        link = AddStreamLink(request.opaque, request.numbers["flags"], request.ref, acked)
+        added = state.added.get(request.vbucket)
+        if added is None or added.ref.side == request.ref.side:
+            state.remember(state.unlinked, request.vbucket, link)
         elif acked >= added.end_offset:
             added.links.append(link)
             del added.links[:-_MOST_LINKS]
 
-    def added(self, talk: ConnectionState, asked: PendingRequest, row: dict[str, Any], ref: Ref, status: int) -> None:
+    def added(
+        self, state: ConnectionState, request: PendingRequest, row: dict[str, Any], ref: Ref, status: int
+    ) -> None:
         """An add stream was answered."""
-        if talk.added.get(asked.vbucket) is asked:
-            del talk.added[asked.vbucket]
+        if state.added.get(request.vbucket) is request:
+            del state.added[request.vbucket]
         if status != enums.SUCCESS:
             return
-        told = or_else(row["stream_opaque"])
-        swapped = int.from_bytes(max(told, 0).to_bytes(4, "big"), "little")
-        link = asked.links[-1] if asked.links else None
-        opaque = -1 if link is None else link.opaque
-        odd, other = self._byte_order(talk, ref, opaque, told, swapped)
-        unknown = START if not talk.opened else GAP if max(talk.doubt) > 0 or told < 0 else KNOWN
-        self._desk.additions.add(
-            talk.number,
-            asked.vbucket,
+        reply_opaque = or_else(row["stream_opaque"])
+        swapped = int.from_bytes(max(reply_opaque, 0).to_bytes(4, "big"), "little")
+        link = request.links[-1] if request.links else None
+        stream_opaque = -1 if link is None else link.opaque
+        byte_order_change, other = self._byte_order(state, ref, stream_opaque, reply_opaque, swapped)
+        unknown = (
+            UnknownReason.START
+            if not state.opened
+            else UnknownReason.GAP
+            if max(state.last_gap) > 0 or reply_opaque < 0
+            else UnknownReason.KNOWN
+        )
+        self._tracker.add_streams.add(
+            state.number,
+            request.vbucket,
             0,
             ref,
-            {"request": asked.ref, "stream_request": link and link.ref, "other": other, "odd": odd},
-            asked=asked.opaque,
-            told=told,
-            told_reversed=swapped,
-            asked_flags=asked.numbers.get("flags", 0),
+            {
+                "request": request.ref,
+                "stream_request": link and link.ref,
+                "other": other,
+                "byte_order_change": byte_order_change,
+            },
+            opaque=request.opaque,
+            reply_opaque=reply_opaque,
+            reply_opaque_swapped=swapped,
+            asked_flags=request.numbers.get("flags", 0),
             sent_flags=0 if link is None else link.flags,
             found=int(link is not None),
-            stream_opaque=opaque,
-            matches=int(opaque in (told, swapped)),
-            changed=int(odd is not None),
-            unknown=unknown or talk.lost(),
+            stream_opaque=stream_opaque,
+            matches=int(stream_opaque in (reply_opaque, swapped)),
+            changed=int(byte_order_change is not None),
+            unknown=unknown or state.lost(),
         )
 
     def _byte_order(
-        self, talk: ConnectionState, ref: Ref, opaque: int, told: int, swapped: int
+        self, state: ConnectionState, ref: Ref, opaque: int, reply_opaque: int, swapped: int
     ) -> tuple[Ref | None, Ref | None]:
         """Return the answer that has its opaque in the other byte order than those before it, and one of those.
 
         All servers that were seen reverse the bytes, so where two orders meet, the one that does not is odd.
         """
-        if told == swapped or opaque not in (told, swapped):
+        if reply_opaque == swapped or opaque not in (reply_opaque, swapped):
             return None, None
-        variant = 1 if opaque == told else 2
-        if talk.variant in (0, variant):
-            talk.variant, talk.variant_ref = variant, ref
+        byte_order = 1 if opaque == reply_opaque else 2
+        if state.byte_order in (0, byte_order):
+            state.byte_order, state.byte_order_ref = byte_order, ref
             return None, None
-        if variant == 1:
-            return ref, talk.variant_ref
-        former, talk.variant, talk.variant_ref = talk.variant_ref, variant, ref
+        if byte_order == 1:
+            return ref, state.byte_order_ref
+        former, state.byte_order, state.byte_order_ref = state.byte_order_ref, byte_order, ref
         return former, ref

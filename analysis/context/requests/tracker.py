@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context import kinds
+from analysis.context.codes import Pairing, UnknownReason
 from analysis.context.frame_refs import Ref
-from analysis.context.progress import DirectionProgress
-from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, BatchChanges, SetupReader
-from analysis.context.requests.state import END, GAP, KNOWN, MAX_WAITING, ONE_SIDED, START, ConnectionState
-from analysis.context.requests.stream_lifecycle import KEY_BITS
+from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, SetupReader
+from analysis.context.requests.state import MAX_WAITING, ConnectionState
+from analysis.context.requests.stream_lifecycle import BatchChanges
+from analysis.context.schema import TABLES
 from analysis.context.tables import Records
+from dissector.frames import stream_key as keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
+    from analysis.context.progress import DirectionProgress
     from analysis.context.requests.state import PendingClose, PendingRequest, UnmatchedResponse
     from analysis.context.streams.instances import Instances
 
@@ -37,156 +40,144 @@ LINGER_NS = 10 * 10**9  #: the longest that a stream end may take which has noth
 PATIENT = frozenset((kinds.ADD_STREAM, kinds.STREAM_REQUEST))
 
 
+def _records(name: str) -> Records:
+    """Return the rows of a declared table, which come one at a time."""
+    return Records(TABLES[name])
+
+
 class RequestTracker:
     """All connections' dealings."""
 
-    def __init__(self, instances: Instances) -> None:
-        self.talks: dict[int, ConnectionState] = {}
+    def __init__(self, instances: Instances, directions: DirectionProgress) -> None:
+        self.states: dict[int, ConnectionState] = {}
         self.instances = instances
-        self.latest = DirectionProgress()
-        self._directions: DirectionGaps | None = None
-        self._refused: OrderedDict[int, None] = OrderedDict()  #: ordinals of stream ends with another stream's opaque
-        self.answers = Records(
-            (
-                *("opcode", "status", "pairing", "early", "draft", "data", "unknown", "settling"),
-                *("latency_ns", "to_stream", "opaque", "again"),
-            ),
-            ("request",),
-        )
-        self.exchanges = Records(
-            ("opcode", "answered", "latency_ns", "seconds", "unknown", "patient", "opaque"), ("answer",)
-        )
-        self.begins = Records(
-            (
-                *("live", "shared", "reused", "opaque", "unknown", "other_vbucket", "handed_over"),
-                *("previous_opaque", "draft"),
-            ),
-            ("request", "previous", "sharer"),
-        )
-        self.closings = Records(("announced", "ended", "reason", "unknown"), ("request", "answer", "ending"))
-        self.additions = Records(
-            (
-                *("asked", "told", "told_reversed", "asked_flags", "sent_flags", "found", "unknown"),
-                *("stream_opaque", "matches", "changed"),
-            ),
-            ("request", "stream_request", "other", "odd"),
-        )
-        self.endings = Records(("unknown", "end_seqno", "seconds"), ("request",))
+        self._directions = directions
+        self._ignored_ends: OrderedDict[int, None] = (
+            OrderedDict()
+        )  #: ordinals of stream ends with another stream's opaque
+        self.answers = _records("answers")
+        self.requests = _records("requests")
+        self.stream_starts = _records("stream_starts")
+        self.stream_closes = _records("stream_closes")
+        self.add_streams = _records("add_streams")
+        self.completed_streams = _records("completed_streams")
 
-    def talk(self, connection: int) -> ConnectionState:
+    def state(self, connection: int) -> ConnectionState:
         """Return what is remembered of a connection."""
-        found = self.talks.get(connection)
+        found = self.states.get(connection)
         if found is None:
-            found = self.talks[connection] = ConnectionState(connection)
+            found = self.states[connection] = ConnectionState(connection)
         return found
 
-    def refuse(self, ordinal: int) -> None:
+    def ignore_stream_end(self, ordinal: int) -> None:
         """Take note of a stream end that ends nothing."""
-        self._refused[ordinal] = None
-        if len(self._refused) > MAX_WAITING:
-            self._refused.popitem(last=False)
+        self._ignored_ends[ordinal] = None
+        if len(self._ignored_ends) > MAX_WAITING:
+            self._ignored_ends.popitem(last=False)
 
-    def refused(self, ordinals: Longs) -> NDArray[np.bool_]:
+    def ignored_ends(self, ordinals: Longs) -> NDArray[np.bool_]:
         """Tell which of some rows are such ends."""
-        if not self._refused:
+        if not self._ignored_ends:
             return np.zeros(len(ordinals), bool)
-        return np.isin(ordinals, [*self._refused])
+        return np.isin(ordinals, [*self._ignored_ends])
 
-    def read(self, sight: ContextBatch, gaps: Longs, directions: DirectionGaps) -> BatchChanges:
+    def read(self, frames: ContextBatch, gaps: Longs) -> BatchChanges:
         """Take a batch's set-up messages. ``gaps`` are the last gaps of each row's direction."""
         done = BatchChanges()
-        self._directions = directions
-        kind = sight.kind
-        wanted = (kind == kinds.DESK) | (kind == kinds.END) | (kind == kinds.STATE)
+        kind = frames.kind
+        wanted = (kind == kinds.SETUP) | (kind == kinds.END) | (kind == kinds.STATE)
         markers = kind == kinds.MARKER
         if markers.any():
-            wanted |= markers & (np.maximum(sight.numbers("snapshot_type"), 0) & ACK_WANTED > 0)
-        wanted |= (kind == kinds.ACK) & sight.early
+            wanted |= markers & (np.maximum(frames.numbers("snapshot_type"), 0) & ACK_WANTED > 0)
+        wanted |= (kind == kinds.ACK) & frames.early
         which = np.flatnonzero(wanted)
         if len(which):
-            reader = SetupReader(self, sight, gaps, directions, done)
-            for index, row in zip(which.tolist(), sight.view.rows(which, COLUMNS), strict=True):
+            reader = SetupReader(self, frames, gaps, self._directions, done)
+            for index, row in zip(which.tolist(), frames.view.rows(which, COLUMNS), strict=True):
                 reader.take(index, row)
-        self.latest.fold(sight)
         return done
 
     def finish(self) -> None:
         """The frames are over: miss what never came."""
-        for talk in self.talks.values():
-            for asked in talk.order.values():
-                if asked.opcode in OWED:  # the draft's requests, and HELLO, are not
-                    self._unanswered(talk, asked)
-            for orphans in talk.orphans.values():
-                for orphan in orphans:
-                    self.unasked(talk, orphan, self._unknown_question(talk, orphan))
-            for closing in talk.closing.values():
-                unknown = self._unknown_silence(talk, closing.ref, closing.ref.side) if closing.announced else KNOWN
-                self.closing_ended(talk, closing, None, 0, unknown)
-            for key, ref in talk.reached.items():
-                self._unended(talk, key, ref)
+        for state in self.states.values():
+            for request in state.order.values():
+                if request.opcode in OWED:  # the draft's requests, and HELLO, are not
+                    self._report_unanswered(state, request)
+            for unmatched_responses in state.unmatched_responses.values():
+                for unmatched in unmatched_responses:
+                    self.report_unmatched(state, unmatched, self._unknown_request(state, unmatched))
+            for closing in state.closing.values():
+                unknown = (
+                    self._unknown_silence(state, closing.ref, closing.ref.side)
+                    if closing.announced
+                    else UnknownReason.KNOWN
+                )
+                self.report_close(state, closing, None, 0, unknown)
+            for key, ref in state.reached.items():
+                self._report_not_ended(state, key, ref)
 
     # ------------------------------------------------------------------------------------------------ what never came
 
-    def _lost(self, talk: ConnectionState, side: int) -> int:
+    def _lost(self, state: ConnectionState, side: int) -> int:
         """Return the last row of a direction before which something was lost."""
-        assert self._directions is not None  # noqa: S101 - there are talks, so there were batches
-        return max(self._directions.gap(talk.number * 2 + side), talk.doubt[side])
+        return max(self._directions.gap(state.number * 2 + side), state.last_gap[side])
 
-    def _unknown_silence(self, talk: ConnectionState, ref: Ref, side: int, patience_ns: int = LINGER_NS) -> int:
+    def _unknown_silence(self, state: ConnectionState, ref: Ref, side: int, patience_ns: int = LINGER_NS) -> int:
         """Return why it is not certain that a side said nothing more about something."""
-        if not talk.opened:
-            return START
-        if max(self._lost(talk, 0), self._lost(talk, 1)) > 0:
-            return GAP
-        if self.latest.time_ns(talk.number * 2 + side) < ref.time_ns + patience_ns:
-            return END
-        return KNOWN if self.latest.free(talk.number, talk.window) else END
+        if not state.opened:
+            return UnknownReason.START
+        if max(self._lost(state, 0), self._lost(state, 1)) > 0:
+            return UnknownReason.GAP
+        if self._directions.time_ns(state.number * 2 + side) < ref.time_ns + patience_ns:
+            return UnknownReason.END
+        return UnknownReason.KNOWN if self._directions.free(state.number, state.window) else UnknownReason.END
 
-    def _unanswered(self, talk: ConnectionState, asked: PendingRequest) -> None:
+    def _report_unanswered(self, state: ConnectionState, request: PendingRequest) -> None:
         """Report a request that nobody has answered."""
-        other = talk.number * 2 + 1 - asked.ref.side
-        unknown = START if not talk.opened else KNOWN
-        if not unknown and max(self._lost(talk, 0), self._lost(talk, 1)) > 0:
-            unknown = GAP
-        if not unknown and self.latest.time_ns(other) == 0:
-            unknown = ONE_SIDED
+        other = state.number * 2 + 1 - request.ref.side
+        unknown = UnknownReason.START if not state.opened else UnknownReason.KNOWN
+        if not unknown and max(self._lost(state, 0), self._lost(state, 1)) > 0:
+            unknown = UnknownReason.GAP
+        if not unknown and self._directions.time_ns(other) == 0:
+            unknown = UnknownReason.ONE_SIDED
         if not unknown and (
-            self.latest.time_ns(other) <= asked.ref.time_ns + PATIENCE_NS or self.latest.acked(other) < asked.end_offset
+            self._directions.time_ns(other) <= request.ref.time_ns + PATIENCE_NS
+            or self._directions.acked(other) < request.end_offset
         ):
-            unknown = END
-        waited = max(self.latest.time_ns(other) - asked.ref.time_ns, 0)
-        self._exchange(talk, asked, None, waited, unknown)
+            unknown = UnknownReason.END
+        waited = max(self._directions.time_ns(other) - request.ref.time_ns, 0)
+        self._report_request(state, request, None, waited, unknown)
 
-    def exchanged(self, talk: ConnectionState, asked: PendingRequest, answer: Ref) -> None:
+    def report_answered(self, state: ConnectionState, request: PendingRequest, answer: Ref) -> None:
         """Report a request that was answered."""
-        latency = answer.time_ns - asked.ref.time_ns
-        unknown = talk.lost(asked.ref.ordinal) if latency > PATIENCE_NS else KNOWN
-        self._exchange(talk, asked, answer, latency, unknown)
+        latency = answer.time_ns - request.ref.time_ns
+        unknown = state.lost(request.ref.ordinal) if latency > PATIENCE_NS else UnknownReason.KNOWN
+        self._report_request(state, request, answer, latency, unknown)
 
-    def _exchange(
-        self, talk: ConnectionState, asked: PendingRequest, answer: Ref | None, latency: int, unknown: int
+    def _report_request(
+        self, state: ConnectionState, request: PendingRequest, answer: Ref | None, latency: int, unknown: int
     ) -> None:
-        self.exchanges.add(
-            talk.number,
-            asked.vbucket,
-            asked.stream_id,
-            asked.ref,
+        self.requests.add(
+            state.number,
+            request.vbucket,
+            request.stream_id,
+            request.ref,
             {"answer": answer},
-            opcode=asked.opcode,
+            opcode=request.opcode,
             answered=int(answer is not None),
             latency_ns=latency,
             seconds=latency // 10**9,
             unknown=unknown,
-            patient=int(asked.opcode in PATIENT),
-            opaque=asked.opaque,
+            patient=int(request.opcode in PATIENT),
+            opaque=request.opaque,
         )
 
-    def closing_ended(
-        self, talk: ConnectionState, closing: PendingClose, ending: Ref | None, reason: int, unknown: int
+    def report_close(
+        self, state: ConnectionState, closing: PendingClose, ending: Ref | None, reason: int, unknown: int
     ) -> None:
         """Report how the closing of a stream went on."""
-        self.closings.add(
-            talk.number,
+        self.stream_closes.add(
+            state.number,
             closing.vbucket,
             closing.stream_id,
             ending or closing.ref,
@@ -197,60 +188,61 @@ class RequestTracker:
             unknown=unknown,
         )
 
-    def reach(self, connection: int, key: int, ref: Ref) -> None:
+    def note_end_reached(self, connection: int, key: int, ref: Ref) -> None:
         """Take note that a stream has delivered all that was asked for."""
-        talk = self.talk(connection)
-        instance = talk.live.get(key, -1)
-        if instance < 0 or key in talk.over or len(talk.reached) >= MAX_WAITING:
+        state = self.state(connection)
+        instance = state.live.get(key, -1)
+        if instance < 0 or key in state.over or len(state.reached) >= MAX_WAITING:
             return
-        if talk.ended.get(key, 0) > ref.ordinal:
+        if state.ended.get(key, 0) > ref.ordinal:
             return
         # A stream that has begun since is another one: this one is over.
         if int(self.instances.refs["answer"]["ordinal"][instance]) < ref.ordinal:
-            talk.reached.setdefault(key, ref)
+            state.reached.setdefault(key, ref)
 
-    def _unended(self, talk: ConnectionState, key: int, ref: Ref) -> None:
-        instance = talk.live.get(key, -1)
+    def _report_not_ended(self, state: ConnectionState, key: int, ref: Ref) -> None:
+        instance = state.live.get(key, -1)
         request = Ref.of(self.instances.refs["request"][instance]) if instance >= 0 else None
-        self.endings.add(
-            talk.number,
-            key >> 17 & 0xFFFF,
-            key >> 1 & 0xFFFF,
+        self.completed_streams.add(
+            state.number,
+            keys.vbucket_of(key),
+            keys.stream_id_of(key),
             ref,
             {"request": request},
-            unknown=self._unknown_silence(talk, ref, key & 1),
+            unknown=self._unknown_silence(state, ref, keys.side_of(key)),
             end_seqno=int(self.instances["end"][instance]) if instance >= 0 else 0,
-            seconds=max(self.latest.time_ns(key >> KEY_BITS << 1 | key & 1) - ref.time_ns, 0) // 10**9,
+            seconds=max(self._directions.time_ns(state.number * 2 + keys.side_of(key)) - ref.time_ns, 0) // 10**9,
         )
 
     # -------------------------------------------------------------------------------- answers that found no request
 
-    def _unknown_question(self, talk: ConnectionState, orphan: UnmatchedResponse) -> int:
+    def _unknown_request(self, state: ConnectionState, unmatched: UnmatchedResponse) -> int:
         """Return why it is not certain that an answer had no request."""
-        assert self._directions is not None  # noqa: S101
-        other = 1 - orphan.side
-        if not talk.opened:
-            return START
-        if self._lost(talk, other) > 0:
-            return GAP
-        if self._directions.heard(talk.number * 2 + other) < orphan.acked:
-            return ONE_SIDED
-        return talk.lost()
+        other = 1 - unmatched.side
+        if not state.opened:
+            return UnknownReason.START
+        if self._lost(state, other) > 0:
+            return UnknownReason.GAP
+        if self._directions.heard(state.number * 2 + other) < unmatched.acked:
+            return UnknownReason.ONE_SIDED
+        return state.lost()
 
-    def unasked(self, talk: ConnectionState, orphan: UnmatchedResponse, unknown: int) -> None:
+    def report_unmatched(self, state: ConnectionState, unmatched: UnmatchedResponse, unknown: int) -> None:
         """Report an answer to nothing."""
-        key = orphan.key
-        pairing = 3 if orphan.harmless else 0 if orphan.first is None else 2
+        key = unmatched.key
+        pairing = Pairing.NONE if unmatched.first is None else Pairing.REPEATED
+        if unmatched.harmless:
+            pairing = Pairing.TO_DATA
         self.answers.add(
-            talk.number,
-            -1 if key is None else key >> 17 & 0xFFFF,
-            0 if key is None else key >> 1 & 0xFFFF,
-            orphan.ref,
-            {"request": None if orphan.harmless else orphan.first},
-            opcode=orphan.opcode,
-            status=orphan.status,
+            state.number,
+            -1 if key is None else keys.vbucket_of(key),
+            0 if key is None else keys.stream_id_of(key),
+            unmatched.ref,
+            {"request": None if unmatched.harmless else unmatched.first},
+            opcode=unmatched.opcode,
+            status=unmatched.status,
             pairing=pairing,
             unknown=unknown,
-            opaque=orphan.opaque,
-            again=int(orphan.first is not None),
+            opaque=unmatched.opaque,
+            repeated=int(unmatched.first is not None),
         )

@@ -1,7 +1,7 @@
-"""Streams: which rows of a batch belong to which stream instance, each stream's in their order.
+"""Which rows of a batch belong to which stream instance, each stream's in their order.
 
-Finds the rows, and the entries in :class:`Instances` that they belong to. What the rows are to each other is told by
-:class:`analysis.context.streams.rows.StreamRows`.
+Finds the rows and their entries in :class:`Instances`. What is known of each row in its stream is up to
+:class:`analysis.context.streams.stream_tables.StreamTables`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import numpy as np
 
 from analysis.context import kinds
 from analysis.context.lookback import RowGroups
-from analysis.context.requests.stream_lifecycle import KEY_BITS, stream_key
 from analysis.context.streams.key_versions import KeyVersions
-from analysis.context.streams.rows import BEGUN, CLOSED, CONFIRMED, StreamRows
+from analysis.context.streams.rows import BEGUN, CLOSED, CONFIRMED, SortedRows, StreamRows
+from analysis.context.streams.stream_tables import StreamTables
 from dissector.frames.batch import distinct
+from dissector.frames.stream_key import connection_of, stream_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analysis.context.batch import ContextBatch, DirectionGaps
+    from analysis.context.batch import ContextBatch
+    from analysis.context.progress import DirectionProgress
     from analysis.context.requests.stream_lifecycle import BatchChanges
     from analysis.context.requests.tracker import RequestTracker
     from analysis.context.streams.instances import Instances
@@ -29,100 +31,104 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _SYNCS = 1 << 16  #: prepares and completions that are remembered
-_SHORT = 1 << 16  #: numbers below sort in one go over their digits
+_SHORT_CODES = 1 << 16  #: numbers below are sorted as 16-bit integers, by radix: several times as fast
 
 
 class StreamIndex:
-    """All streams of a run."""
+    """All streams of a run. :attr:`versions` and :attr:`syncs` are the last versions of their keys."""
 
-    def __init__(self, instances: Instances, desk: RequestTracker, versions: KeyVersions | None = None) -> None:
+    def __init__(self, instances: Instances, tracker: RequestTracker, versions: KeyVersions | None = None) -> None:
         self.instances = instances
-        self.desk = desk
+        self.tracker = tracker
         self.versions = versions or KeyVersions()
         self.syncs = KeyVersions(_SYNCS)
 
-    def fold(self, sight: ContextBatch, done: BatchChanges, gaps: Longs, directions: DirectionGaps) -> StreamRows:
-        """Take a batch; what comes back gives tables of the messages of streams, each stream's in their order."""
-        rows, key, kind, begun = self._rows(sight, done)
+    def fold(
+        self, frames: ContextBatch, changes: BatchChanges, gaps: Longs, directions: DirectionProgress
+    ) -> StreamTables:
+        """Find the messages of streams in a batch; the result makes tables of them."""
+        rows, key, kind, begun = self._rows(frames, changes)
         keys, code = distinct(key)
-        order = np.argsort(code.astype(np.uint16) if len(keys) < _SHORT else code, kind="stable")
+        order = np.argsort(code.astype(np.uint16) if len(keys) < _SHORT_CODES else code, kind="stable")
         rows, key, kind, code = rows[order], key[order], kind[order], code[order]
         first = _first(code)
         if (kind == kinds.SEQNO_ACK).any():
-            kept = self._unclaimed(done, keys, code, kind, first)
+            kept = self._without_lone_acks(changes, keys, code, kind, first)
             rows, key, kind, code = rows[kept], key[kept], kind[kept], code[kept]
             first = _first(code)
         begins = np.flatnonzero(kind == BEGUN)
         heads = np.flatnonzero(first)
-        known = self._known(done, keys, code[heads[kind[heads] != BEGUN]])
+        known = self._entries(changes, keys, code[heads[kind[heads] != BEGUN]])
         first[begins] = True
         groups = RowGroups(first)
-        # Only the first part of a stream's rows has the entry that the batch found; others begin with their own.
+        # Only the first group of a stream has the entry from before the batch; the others begin with one of their own.
         entries = known[code[groups.starts]] if len(keys) else np.empty(0, np.int64)
         if len(begins):
             entries[groups.number[begins]] = [begun[row] for row in rows[begins].tolist()]
-        return StreamRows(self, sight, rows, key, kind, groups, entries, gaps, directions, done)
+        order_of_streams = SortedRows(rows, key, kind, groups, entries)
+        stream_rows = StreamRows(frames, self.instances, order_of_streams, gaps)
+        return StreamTables(self, stream_rows, changes, gaps, directions)
 
-    def _rows(self, sight: ContextBatch, done: BatchChanges) -> tuple[Longs, Longs, Longs, dict[int, int]]:
-        """Return the rows that matter, with the key of their stream, their kind, and the entries that begin there."""
-        vbucket = sight.numbers("vbucket")
-        own = (sight.kind >= kinds.FIRST_OF_STREAM) & (sight.kind <= kinds.LAST_OF_STREAM)
-        acks = sight.kind == kinds.SEQNO_ACK
+    def _rows(self, frames: ContextBatch, changes: BatchChanges) -> tuple[Longs, Longs, Longs, dict[int, int]]:
+        """Return the rows of streams, the keys of their streams, kinds, and by row the entry that begins there."""
+        vbucket = frames.numbers("vbucket")
+        own = (frames.kind >= kinds.FIRST_OF_STREAM) & (frames.kind <= kinds.LAST_OF_STREAM)
+        acks = frames.kind == kinds.SEQNO_ACK
         own |= acks
         own &= vbucket >= 0
         extra: dict[int, tuple[int, int]] = {}
-        for row, asked, talk in done.confirmations:
+        for row, asked, state in changes.confirmations:
             if asked.vbucket >= 0:
-                extra[row] = stream_key(talk.number, asked.vbucket, asked.stream_id, asked.ref.side), CONFIRMED
-        extra |= {row: (each, CLOSED) for row, each in done.closes.items()}
-        extra |= {row: (each, BEGUN) for row, (each, _) in done.begins.items()}
+                extra[row] = stream_key(state.number, asked.vbucket, asked.stream_id, asked.ref.side), CONFIRMED
+        extra |= {row: (each, CLOSED) for row, each in changes.closes.items()}
+        extra |= {row: (each, BEGUN) for row, (each, _) in changes.begins.items()}
         if extra:
             own[[*extra]] = True
         rows = np.flatnonzero(own)
-        kind = sight.kind[rows].astype(np.int64)
-        # What a replica acknowledges belongs to the stream of the other direction.
-        side = sight.side[rows] ^ acks[rows] if acks.any() else sight.side[rows]
-        stream_id = np.maximum(sight.numbers("stream_id")[rows], 0)
-        key = sight.connection[rows] << KEY_BITS | vbucket[rows] << 17 | stream_id << 1 | side
+        kind = frames.kind[rows].astype(np.int64)
+        # A seqno acknowledgement belongs to the stream of the other direction.
+        side = frames.side[rows] ^ acks[rows] if acks.any() else frames.side[rows]
+        stream_id = np.maximum(frames.numbers("stream_id")[rows], 0)
+        key = stream_key(frames.connection[rows], vbucket[rows], stream_id, side)
         if extra:
             at = np.searchsorted(rows, [*extra])
             key[at] = [each for each, _ in extra.values()]
             kind[at] = [each for _, each in extra.values()]
-        return rows, key, kind, {row: instance for row, (_, instance) in done.begins.items()}
+        return rows, key, kind, {row: instance for row, (_, instance) in changes.begins.items()}
 
-    def _entry(self, done: BatchChanges, key: int) -> int:
+    def _entry(self, changes: BatchChanges, key: int) -> int:
         """Return the entry that a stream had before the batch; -1: none."""
-        if key in done.before:
-            return done.before[key]
-        return self.desk.talk(key >> KEY_BITS).live.get(key, -1)
+        if key in changes.before:
+            return changes.before[key]
+        return self.tracker.state(connection_of(key)).live.get(key, -1)
 
-    def _known(self, done: BatchChanges, keys: list[int], needed: Longs) -> Longs:
-        """Return, by stream, the entry that the batch found; streams whose beginning was not captured get one."""
+    def _entries(self, changes: BatchChanges, keys: list[int], needed: Longs) -> Longs:
+        """Return, by stream, the entry from before the batch; streams whose start was not captured get a new one."""
         known = np.full(len(keys), -1, np.int64)
         for number in needed.tolist():
             key = keys[number]
-            entry = self._entry(done, key)
-            known[number] = self._unasked(key, done) if entry < 0 else entry
+            entry = self._entry(changes, key)
+            known[number] = self._add_unrequested(key, changes) if entry < 0 else entry
         return known
 
-    def _unclaimed(self, done: BatchChanges, keys: list[int], code: Longs, kind: Longs, first: Mask) -> Mask:
-        """Return the rows to keep: all but what is acknowledged of streams that nobody has seen yet."""
+    def _without_lone_acks(self, changes: BatchChanges, keys: list[int], code: Longs, kind: Longs, first: Mask) -> Mask:
+        """Return the rows to keep: all but acknowledgements for streams of which nothing was captured before."""
         kept = np.ones(len(code), bool)
         for head in np.flatnonzero(first & (kind == kinds.SEQNO_ACK)).tolist():
-            if self._entry(done, keys[code[head]]) < 0:
+            if self._entry(changes, keys[code[head]]) < 0:
                 others = np.flatnonzero((code[head:] != code[head]) | (kind[head:] != kinds.SEQNO_ACK))
                 kept[head : head + int(others[0]) if len(others) else len(kept)] = False
         return kept
 
-    def _unasked(self, key: int, done: BatchChanges) -> int:
+    def _add_unrequested(self, key: int, changes: BatchChanges) -> int:
         """Make an entry for a stream whose beginning was not captured."""
-        talk = self.desk.talk(key >> KEY_BITS)
+        state = self.tracker.state(connection_of(key))
         fresh = self.instances.add()
-        if key in done.before:
-            done.before[key] = fresh
-            done.over.append(fresh)
+        if key in changes.before:
+            changes.before[key] = fresh
+            changes.over.append(fresh)
         else:
-            talk.live[key] = fresh
+            state.live[key] = fresh
         return fresh
 
 

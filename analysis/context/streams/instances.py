@@ -1,7 +1,7 @@
-"""Stream instances: what was asked for and granted, and what is remembered of each between batches.
+"""Stream instances: what was requested and granted, and what is remembered of each between batches.
 
-An instance is what one successful answer to a stream request starts. Its entry is a row of many columns; entries of
-streams that are over are used again, so the table is as large as the number of streams alive at a time.
+A successful response to a stream request starts an instance. Its entry is a row of many columns; entries of streams
+that are over are used again, so the table is as large as the largest number of streams that were open at a time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 #: What each column of numbers is before anything is known.
 _NUMBERS: dict[str, int] = {
-    "serial": 0,  #: counts instances; never used again
-    "granted": 0,  #: 1: the answer was captured, and its request
+    "serial": 0,  #: number of the instance; never used again
+    "granted": 0,  #: 1: the response was captured, and its request
     "start": UNKNOWN,
     "end": UNKNOWN,
     "flags": 0,
@@ -34,11 +34,11 @@ _NUMBERS: dict[str, int] = {
     "marker_start": UNKNOWN,
     "marker_end": UNKNOWN,
     "marker_type": UNKNOWN,
-    "completed": UNKNOWN,  #: high completed seqno that a disk marker gave last
+    "completed": UNKNOWN,  #: high completed seqno of the last disk marker that has one
     "disk_end": UNKNOWN,  #: of the last disk marker
     "typed": 0,  #: 1: a marker's type was 2 or more, so that types are bits
     "merged": 0,  #: 1: a marker started inside what the one before it had left unsent
-    "due": 0,  #: markers that are to be confirmed and are not
+    "unconfirmed_markers": 0,  #: markers that request an ack and have none yet
     "items": 0,  #: since the marker
     "total": 0,  #: since the beginning
     "last_seqno": UNKNOWN,
@@ -58,7 +58,7 @@ _REFS = (
 
 
 class Instances:
-    """All live instances."""
+    """All open instances."""
 
     def __init__(self) -> None:
         self._room = 0
@@ -91,7 +91,7 @@ class Instances:
         return index
 
     def release(self, index: int) -> None:
-        """Let go of an entry."""
+        """Free an entry."""
         self._free.append(index)
 
     def _grow(self) -> None:

@@ -1,7 +1,7 @@
 """The last version of each key, in bounded memory: for rules about keys that come again.
 
-A table with one place per hash. Whatever hashes to a place that is taken takes it over; what is lost that way can only
-hide a finding: a row that finds a stranger in its place is told so, and cannot say that nothing came before it.
+A table with one place per hash. A key that hashes to a taken place takes it over. What is overwritten that way can only
+hide a finding: a row that finds another key in its place is told so, and can't claim that nothing came before it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class KeyVersions:
         self._mask = np.uint64(places - 1)
         self._tag = np.zeros(places, np.int64)  #: the hash of the key whose place it is
         self._kept = np.zeros((places, len(FIELDS)), np.int64)
-        self._owner = np.zeros(places, np.int32)  #: of each place, the batch's last row; of use while one is taken
+        self._owner = np.zeros(places, np.int32)  #: the last row of each place in the batch that is being looked up
 
     def exchange(self, space: Longs, key_hash: Longs, fresh: dict[str, Longs]) -> tuple[Longs, Mask]:
-        """Look up the version before each row's, and keep each row's own.
+        """Look up the version before each row's, and store each row's own.
 
-        ``space`` tells apart what must not meet: instances and name spaces. Rows are in their order, and the answer is
-        the same however they are cut into batches. Returns a row of :data:`COLUMN` each, all -1 where nothing was
-        found, and where that is so because a stranger was there.
+        ``space`` keeps the same key apart in different instances and name spaces. Rows are in their order, and the
+        result is the same however they are cut into batches. Returns a row of :data:`FIELDS` for each, all -1 where
+        nothing was found, and whether that is because another key was in its place.
         """
         size = len(space)
         tag = _mixed(space, key_hash).view(np.int64)
@@ -61,9 +61,9 @@ class KeyVersions:
             self._owner[places[shared]] = -1
             shared = np.flatnonzero(self._owner[places] < 0)
             order, groups = sorted_by(places[shared])
-            behind = np.ones(len(shared), bool)
-            behind[groups.starts] = False
-            later, earlier = shared[order[behind]], shared[order[np.flatnonzero(behind) - 1]]
+            follows = np.ones(len(shared), bool)
+            follows[groups.starts] = False
+            later, earlier = shared[order[follows]], shared[order[np.flatnonzero(follows) - 1]]
             same = tag[later] == tag[earlier]
             found[later] = np.where(same[:, None], own[earlier], -1)
             strange[later] = ~same

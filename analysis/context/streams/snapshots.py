@@ -1,27 +1,22 @@
-"""Snapshots in a stretch of streams: the marker in force before each message, and the items since.
+"""Snapshots in the streams of a batch: the marker in force before each message, and the items since.
 
-Knows markers, out-of-order brackets and the draft's snapshots; must not know documents.
+Knows markers, the brackets around out-of-order (OSO) snapshots, and the draft's snapshots; must not know documents.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.trails import RowsOfKind
+from analysis.context.lookback import RowsOfKind
+from dissector.spec import enums
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from analysis.context.streams.rows import StreamRows
-
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-    Rows = Longs | None
+    from analysis.context.streams.rows import Column, LongColumn, Longs, Mask, RefColumn, Rows, StreamRows
 
 DENSE_SPAN = 20  #: snapshots of fewer seqnos say nothing about density (SEQ-12)
 _MARKER = (
@@ -29,39 +24,39 @@ _MARKER = (
     ("marker_end", "snap_end_seqno"),
     ("marker_type", "snapshot_type"),
 )
-_DISK, _HISTORY = 0x02, 0x10  #: flags of markers
+_DISK, _HISTORY = map(enums.MARKER_FLAGS.bit, ("disk", "history"))
 _STREAM_START = kinds.opcode("stream_start", Dialect.DRAFT)
-_BITS = 2  #: a type that is no less says that types are bits: once they were 0 and 1
+_BITS = 2  #: a type of at least this shows that types are bits: in old servers they are 0 and 1
 
 
 class Snapshots:
-    """The columns of a stretch that are about snapshots."""
+    """The columns of stream rows that are about snapshots."""
 
-    def __init__(self, stretch: StreamRows) -> None:
-        self._stretch = stretch
-        self._instances = stretch.instances
-        self._oso = bool(len(stretch.brackets)) or bool(
-            self._instances.refs["bracket"]["ordinal"][stretch.entries].any()
+    def __init__(self, stream_rows: StreamRows) -> None:
+        self._stream_rows = stream_rows
+        self._instances = stream_rows.instances
+        self._oso = bool(len(stream_rows.brackets)) or bool(
+            self._instances.refs["bracket"]["ordinal"][stream_rows.entries].any()
         )
         self.marker_start, self.marker_end, self.marker_type = (
-            stretch.last(stretch.markers, column, name) for name, column in _MARKER
+            stream_rows.last_value(stream_rows.markers, column, name) for name, column in _MARKER
         )
-        self.previous_seqno = stretch.last(stretch.items, "by_seqno", "last_seqno")
-        self.marker_ordinal = stretch.ordinals(stretch.markers, "marker")
-        self._early = bool(stretch.sight.early.any())
-        self._draft = bool(stretch.sight.draft.any())
+        self.previous_seqno = stream_rows.last_value(stream_rows.items, "by_seqno", "last_seqno")
+        self.marker_ordinal = stream_rows.last_ordinal(stream_rows.markers, "marker")
+        self._upr = bool(stream_rows.frames.early.any())
+        self._draft = bool(stream_rows.frames.draft.any())
 
     # ------------------------------------------------------------------------------------------- markers of a kind
 
-    def _some(self, wanted: Mask) -> RowsOfKind:
-        """Return the markers that are wanted; there is an answer for each."""
-        stretch = self._stretch
-        mask = np.zeros(len(stretch.rows), bool)
-        mask[stretch.markers.at[wanted]] = True
-        return RowsOfKind(stretch.groups, mask)
+    def _markers_where(self, chosen: Mask) -> RowsOfKind:
+        """Return some of the markers; ``chosen`` has an entry for each marker."""
+        stream_rows = self._stream_rows
+        mask = np.zeros(stream_rows.size, bool)
+        mask[stream_rows.markers.at[chosen]] = True
+        return RowsOfKind(stream_rows.groups, mask)
 
     def _of_markers(self, column: str) -> Longs:
-        return self._stretch.number(column, self._stretch.markers.at)
+        return self._stream_rows.numbers(column, self._stream_rows.markers.at)
 
     @cached_property
     def _types(self) -> Longs:
@@ -69,185 +64,193 @@ class Snapshots:
 
     @cached_property
     def _typed(self) -> RowsOfKind:
-        return self._some(self._types >= _BITS)
+        return self._markers_where(self._types >= _BITS)
 
     @cached_property
     def _disk(self) -> RowsOfKind:
-        return self._some(self._types & _DISK > 0)
+        return self._markers_where(self._types & _DISK > 0)
 
     @cached_property
     def _completed(self) -> RowsOfKind:
-        return self._some((self._types & _DISK > 0) & (self._of_markers("high_completed_seqno") > 0))
+        return self._markers_where((self._types & _DISK > 0) & (self._of_markers("high_completed_seqno") > 0))
 
     @cached_property
     def _dense(self) -> RowsOfKind:
-        """Markers behind a snapshot that delivered at least half of the seqnos it spans (SEQ-12)."""
-        at = self._stretch.markers.at
+        """Markers after a snapshot that delivered at least half of the seqnos it spans (SEQ-12)."""
+        at = self._stream_rows.markers.at
         span = self.marker_end(at) - self.marker_start(at) + 1
-        return self._some((self.marker_end(at) >= 0) & (span >= DENSE_SPAN) & (2 * self.items(at) >= span))
+        return self._markers_where((self.marker_end(at) >= 0) & (span >= DENSE_SPAN) & (2 * self.items(at) >= span))
 
     @cached_property
     def _merging(self) -> RowsOfKind:
         """Markers that start inside what the one before them had left unsent: a replica merges snapshots (SNP-04)."""
-        stretch, at = self._stretch, self._stretch.markers.at
+        stream_rows, at = self._stream_rows, self._stream_rows.markers.at
         start, before = self._of_markers("snap_start_seqno"), self.marker_end(at)
-        sent = np.maximum(self.previous_seqno(at), self._instances["start"][stretch.entry[at]])
+        sent = np.maximum(self.previous_seqno(at), self._instances["start"][stream_rows.entry[at]])
         merging = (start > sent) & (start > self.marker_start(at)) & (start <= before)
         merging &= (self._of_markers("snap_end_seqno") >= before) & (self._types & _HISTORY == 0)
-        if stretch.lossy:
-            merging &= stretch.gaps[at] <= self.marker_ordinal(at)
-        return self._some(merging & ~self.oso_since_marker(at))
+        if stream_rows.lossy:
+            merging &= stream_rows.gaps[at] <= self.marker_ordinal(at)
+        return self._markers_where(merging & ~self.oso_since_marker(at))
 
     # ------------------------------------------------------------------------------------------------------ columns
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Column]:
         """Return the columns."""
-        stretch, carried = self._stretch, self._instances
-        previous = stretch.ordinals(stretch.items, "last")
+        stream_rows = self._stream_rows
+        previous = stream_rows.last_ordinal(stream_rows.items, "last")
         return {
             "marker_start": self.marker_start,
             "marker_end": self.marker_end,
             "marker_type": self.marker_type,
             "marker_ordinal": self.marker_ordinal,
-            "lost_since_marker": stretch.lost_since(self.marker_ordinal),
+            "lost_since_marker": stream_rows.lost_since(self.marker_ordinal),
             "previous_seqno": self.previous_seqno,
-            "previous_opcode": stretch.last(stretch.items, "opcode", "last_opcode"),
-            "previous_offset": stretch.last(stretch.items, "end_offset", "last_offset"),
+            "previous_opcode": stream_rows.last_value(stream_rows.items, "opcode", "last_opcode"),
+            "previous_offset": stream_rows.last_value(stream_rows.items, "end_offset", "last_offset"),
             "previous_ordinal": previous,
-            "lost_since_previous": stretch.lost_since(previous),
+            "lost_since_previous": stream_rows.lost_since(previous),
             "items": self.items,
             "total": self.total,
-            "completed": stretch.last(self._completed, "high_completed_seqno", "completed"),
-            "disk_end": stretch.last(self._disk, "snap_end_seqno", "disk_end"),
-            "typed": lambda rows: (self._typed.before(rows) >= 0) | (carried["typed"][stretch.of(rows)] > 0),
-            "merged": lambda rows: (self._merging.until(rows) >= 0) | (carried["merged"][stretch.of(rows)] > 0),
-            "dense": lambda rows: carried["dense"][stretch.of(rows)] + self._dense.count_before(rows),
+            "completed": stream_rows.last_value(self._completed, "high_completed_seqno", "completed"),
+            "disk_end": stream_rows.last_value(self._disk, "snap_end_seqno", "disk_end"),
+            "typed": lambda rows: (self._typed.before(rows) >= 0) | (self._remembered("typed", rows) > 0),
+            "merged": lambda rows: (self._merging.until(rows) >= 0) | (self._remembered("merged", rows) > 0),
+            "dense": lambda rows: self._remembered("dense", rows) + self._dense.count_before(rows),
             "inside_oso": self.inside_oso,
             "oso_since_marker": self.oso_since_marker,
             "oso_since_previous": lambda rows: self._oso_since(previous, rows),
             "inside_draft": self._inside_draft,
-            "started_ordinal": stretch.ordinals(self._started, "started"),
+            "started_ordinal": stream_rows.last_ordinal(self._started, "started"),
         }
 
-    def refs(self) -> dict[str, Any]:
+    def refs(self) -> dict[str, RefColumn]:
         """Return references to frames."""
-        stretch = self._stretch
+        stream_rows = self._stream_rows
         return {
-            "marker": stretch.references(stretch.markers, "marker"),
-            "last": stretch.references(stretch.items, "last"),
-            "opening": stretch.references(self._opening, "opening"),
-            "bracket": stretch.references(stretch.brackets, "bracket"),
+            "marker": stream_rows.last_ref(stream_rows.markers, "marker"),
+            "last": stream_rows.last_ref(stream_rows.items, "last"),
+            "opening": stream_rows.last_ref(self._opening, "opening"),
+            "bracket": stream_rows.last_ref(stream_rows.brackets, "bracket"),
         }
 
     @cached_property
     def _count(self) -> Longs:
-        """Return how many items there are up to each row."""
-        return np.cumsum(self._stretch.data)
+        """Return how many items the batch has up to each row."""
+        return np.cumsum(self._stream_rows.data)
 
     def _before(self, rows: Longs) -> Longs:
-        before: Longs = self._count[rows] - self._stretch.data[rows]
+        before: Longs = self._count[rows] - self._stream_rows.data[rows]
         return before
 
+    def _remembered(self, name: str, rows: Rows) -> Longs:
+        """Return what is known from earlier batches."""
+        return self._instances[name][self._stream_rows.entries_of(rows)]
+
     def items(self, rows: Rows) -> Longs:
-        """Return how many items came under the marker."""
-        stretch = self._stretch
-        rows = np.arange(len(stretch.rows)) if rows is None else rows
-        marker = stretch.markers.before(rows)
+        """Return how many items came since the marker."""
+        stream_rows = self._stream_rows
+        rows = stream_rows.numbered(rows)
+        marker = stream_rows.markers.before(rows)
         count = self._before(rows)
         since: Longs = count - self._count[marker] if len(self._count) else count
-        carried = np.flatnonzero(marker < 0)
-        if len(carried):
-            some = rows[carried]
-            begun = self._before(stretch.groups.start[some])
-            since[carried] = count[carried] - begun + self._instances["items"][stretch.entry[some]]
+        earlier = np.flatnonzero(marker < 0)  # the marker is of an earlier batch
+        if len(earlier):
+            some = rows[earlier]
+            begun = self._before(stream_rows.groups.start[some])
+            since[earlier] = count[earlier] - begun + self._instances["items"][stream_rows.entry[some]]
         return since
 
     def total(self, rows: Rows) -> Longs:
-        """Return how many items came since the beginning."""
-        stretch = self._stretch
-        rows = np.arange(len(stretch.rows)) if rows is None else rows
-        begun = self._before(stretch.groups.start[rows])
-        found: Longs = self._before(rows) - begun + self._instances["total"][stretch.entry[rows]]
+        """Return how many items came since the stream began."""
+        stream_rows = self._stream_rows
+        rows = stream_rows.numbered(rows)
+        begun = self._before(stream_rows.groups.start[rows])
+        found: Longs = self._before(rows) - begun + self._instances["total"][stream_rows.entry[rows]]
         return found
 
     def inside_oso(self, rows: Rows) -> Mask:
         """Tell which messages are inside an out-of-order snapshot."""
         if not self._oso:
-            return np.zeros(len(self._stretch.of(rows)), bool)
-        inside: Mask = self._stretch.last(self._stretch.brackets, "oso_flags", "oso")(rows) == 1
+            return np.zeros(len(self._stream_rows.entries_of(rows)), bool)
+        inside: Mask = self._stream_rows.last_value(self._stream_rows.brackets, "oso_flags", "oso")(rows) == 1
         return inside
 
     def snapshot_ordinal(self, rows: Longs) -> Longs:
-        """Return the ordinal of what opened the snapshot that each message is in."""
+        """Return the ordinal of the marker or bracket that opened the snapshot of each message."""
         found: Longs = self.marker_ordinal(rows)
         if self._oso:
-            found = np.maximum(found, self._stretch.ordinals(self._stretch.brackets, "bracket")(rows))
+            found = np.maximum(found, self._stream_rows.last_ordinal(self._stream_rows.brackets, "bracket")(rows))
         return found
 
     def oso_since_marker(self, rows: Rows) -> Mask:
         """Tell where an out-of-order snapshot began or ended since the marker."""
         return self._oso_since(self.marker_ordinal, rows)
 
-    def _oso_since(self, ordinals: Any, rows: Rows) -> Mask:
+    def _oso_since(self, ordinals: LongColumn, rows: Rows) -> Mask:
         if not self._oso:
-            return np.zeros(len(self._stretch.of(rows)), bool)
-        since: Mask = self._stretch.ordinals(self._stretch.brackets, "bracket")(rows) > ordinals(rows)
+            return np.zeros(len(self._stream_rows.entries_of(rows)), bool)
+        since: Mask = self._stream_rows.last_ordinal(self._stream_rows.brackets, "bracket")(rows) > ordinals(rows)
         return since
 
     @cached_property
     def _finished(self) -> RowsOfKind:
-        return self._stretch.trail(kinds.CLOSING)
+        return self._stream_rows.rows_of_kind(kinds.SNAPSHOT_END)
 
     @cached_property
     def _started(self) -> RowsOfKind:
-        """Where the draft says that a stream starts."""
-        stretch = self._stretch
+        """Messages of the draft that say that a stream starts."""
+        stream_rows = self._stream_rows
         if not self._draft:
-            return RowsOfKind(stretch.groups, np.zeros(len(stretch.rows), bool))
-        at = stretch.rows
-        mask = stretch.sight.draft[at] & (stretch.kind == kinds.OTHER) & (stretch.sight.opcode[at] == _STREAM_START)
-        return RowsOfKind(stretch.groups, mask)
+            return RowsOfKind(stream_rows.groups, np.zeros(stream_rows.size, bool))
+        at = stream_rows.in_batch
+        mask = (
+            stream_rows.frames.draft[at]
+            & (stream_rows.kind == kinds.OTHER)
+            & (stream_rows.frames.opcode[at] == _STREAM_START)
+        )
+        return RowsOfKind(stream_rows.groups, mask)
 
     def _inside_draft(self, rows: Rows) -> Mask:
         """Tell which messages of the draft are between a snapshot's start and its end."""
-        inside: Mask = self.marker_ordinal(rows) > self._stretch.ordinals(self._finished, "finish")(rows)
+        inside: Mask = self.marker_ordinal(rows) > self._stream_rows.last_ordinal(self._finished, "finish")(rows)
         return inside
 
     @cached_property
     def _opening(self) -> RowsOfKind:
-        """The first items behind each marker, of early streams: there it comes behind what it closes (SNP-01)."""
-        stretch = self._stretch
-        mask = np.zeros(len(stretch.rows), bool)
-        if self._early:
-            rows = np.flatnonzero(stretch.data & stretch.sight.early[stretch.rows])
+        """The first item after each marker, in UPR streams: there a marker comes after the items it closes (SNP-01)."""
+        stream_rows = self._stream_rows
+        mask = np.zeros(stream_rows.size, bool)
+        if self._upr:
+            rows = np.flatnonzero(stream_rows.data & stream_rows.frames.early[stream_rows.in_batch])
             mask[rows] = self.items(rows) == 0
-        return RowsOfKind(stretch.groups, mask)
+        return RowsOfKind(stream_rows.groups, mask)
 
-    # ---------------------------------------------------------------------------------------------- what is carried
+    # ----------------------------------------------------------------------------------------------------- remember
 
     def remember(self) -> None:
-        """Carry over what the next batch has to know."""
-        stretch, instances = self._stretch, self._instances
-        ends, entries = stretch.groups.ends, stretch.entries
-        mine, over = stretch.data[ends], stretch.markers.mask[ends]
-        instances["items"][entries] = np.where(over, 0, self.items(ends) + mine)
-        instances["total"][entries] = self.total(ends) + mine
-        if len(stretch.markers):
-            for name, trail in (("dense", self._dense), ("typed", self._typed), ("merged", self._merging)):
-                np.add.at(instances[name], stretch.entry[trail.at], 1)
-            stretch.keep_number("completed", self._completed, "high_completed_seqno")
-            stretch.keep_number("disk_end", self._disk, "snap_end_seqno")
+        """Store what the next batch has to know."""
+        stream_rows, instances = self._stream_rows, self._instances
+        ends, entries = stream_rows.groups.ends, stream_rows.entries
+        is_item, is_marker = stream_rows.data[ends], stream_rows.markers.mask[ends]
+        instances["items"][entries] = np.where(is_marker, 0, self.items(ends) + is_item)
+        instances["total"][entries] = self.total(ends) + is_item
+        if len(stream_rows.markers):
+            for name, some in (("dense", self._dense), ("typed", self._typed), ("merged", self._merging)):
+                np.add.at(instances[name], stream_rows.entry[some.at], 1)
+            stream_rows.remember_value("completed", self._completed, "high_completed_seqno")
+            stream_rows.remember_value("disk_end", self._disk, "snap_end_seqno")
             for name, column in _MARKER:
-                stretch.keep_number(name, stretch.markers, column)
-            stretch.keep("marker", stretch.markers)
+                stream_rows.remember_value(name, stream_rows.markers, column)
+            stream_rows.remember_ref("marker", stream_rows.markers)
         for name, column in (("last_seqno", "by_seqno"), ("last_opcode", "opcode"), ("last_offset", "end_offset")):
-            stretch.keep_number(name, stretch.items, column)
-        stretch.keep("last", stretch.items)
-        if len(stretch.brackets):
-            stretch.keep("bracket", stretch.brackets)
-            stretch.keep_number("oso", stretch.brackets, "oso_flags")
-        if self._early:
-            stretch.keep("opening", self._opening)
+            stream_rows.remember_value(name, stream_rows.items, column)
+        stream_rows.remember_ref("last", stream_rows.items)
+        if len(stream_rows.brackets):
+            stream_rows.remember_ref("bracket", stream_rows.brackets)
+            stream_rows.remember_value("oso", stream_rows.brackets, "oso_flags")
+        if self._upr:
+            stream_rows.remember_ref("opening", self._opening)
         if self._draft:
-            stretch.keep("finish", self._finished)
-            stretch.keep("started", self._started)
+            stream_rows.remember_ref("finish", self._finished)
+            stream_rows.remember_ref("started", self._started)

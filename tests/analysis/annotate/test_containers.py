@@ -103,7 +103,7 @@ def test_only_the_options_of_the_chosen_packet_change(order: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_other_block_is_copied(order: str) -> None:
-    """Name resolution, statistics, secrets, custom blocks of both kinds, and one that nobody knows."""
+    """Name resolution, statistics, secrets, custom blocks of both kinds, and one of an unknown type."""
     others = [block(kind, b"\x01\x02\x03\x04" * 5, order) for kind in (4, 5, 10, 0xBAD, 0x40000BAD, 0x1234, 0x80000001)]
     described = interface(
         options=option(2, b"eth0", order) + option(13, b"\x04", order) + option(99, b"?", order), order=order

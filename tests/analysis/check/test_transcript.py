@@ -44,7 +44,7 @@ def shown(transcript: Transcript, finding: Finding) -> list[int]:
 
 @pytest.mark.parametrize("chunk", [300, 1000, 1 << 20])
 def test_neighbours_are_those_of_the_connection(chunk: int) -> None:
-    """For every frame: the two before it and the two behind it on its connection, however batches are cut."""
+    """For every frame: the two before it and the two after it on its connection, however batches are cut."""
     by_connection: dict[str, list[int]] = {}
     every = []
     for row in rows():

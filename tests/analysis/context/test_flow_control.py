@@ -17,9 +17,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from analysis.context import Context
+from analysis.context.codes import UnknownReason
 from analysis.context.flow_control import connection as connection_flow
 from analysis.context.flow_control import tracker
-from analysis.context.flow_control.buffer_size import NO_WINDOW, BufferSizes, size_of
+from analysis.context.flow_control.buffer_size import NO_WINDOW, BufferSizes, requested_size
 from analysis.context.tables import Table
 from dissector.generate.conversation import Conversation
 from dissector.generate.impairments import Impairments
@@ -28,7 +29,7 @@ from dissector.generate.scenarios import SCENARIOS
 from dissector.generate.session import MEMORY, SECOND, Session
 from dissector.spec.model import Dialect
 from tests.support.checking import batches_of, captured, clean, single_rows
-from tests.support.flow_oracle import Books, Row, books
+from tests.support.flow_oracle import FlowRows, Row, flow_rows
 from tests.support.paths import CAPTURES
 from tests.support.tcp_by_hand import is_judged
 
@@ -37,10 +38,10 @@ NAMES = (
     *("time_ns", "opcode", "response", "flow_bytes", "buffer_bytes", "opaque", "key", "text", "status", "open_flags"),
     *("dialect", "stream_id", "marker_version"),
 )
-SENT = ("outstanding", "unacked", "window", "full", "doubt")
-ACKS = ("bytes", "due", "excess", "window", "wanted", "noops", "noops_since", "latency_ns", "doubt")
-STALLS = ("outstanding", "window", "waited_ns", "doubt")
-RESTS = ("leftover", "window", "quiet_ns", "drift", "drift_count", "doubt")
+SENT = ("outstanding", "unacked", "window", "full", "unknown")
+ACKS = ("bytes", "due", "excess", "window", "wanted", "noops", "noops_since", "latency_ns", "unknown")
+STALLS = ("outstanding", "window", "waited_ns", "unknown")
+RESTS = ("leftover", "window", "quiet_ns", "drift", "drift_count", "unknown")
 ROUGH = (
     Impairments(),
     Impairments(reorder=0.3, duplicate=0.2, retransmit=0.2, overlap=0.2, mss=(30, 300)),
@@ -57,7 +58,7 @@ def tables_of(batches: Iterable[pa.RecordBatch]) -> tuple[list[tuple[str, Table]
 
     def take(tables: Iterable[tuple[str, Table]]) -> None:
         for name, table in tables:
-            if name in ("sent", "acks", "stalls", "rests"):
+            if name in ("sent", "acks", "stalls", "idle_producers"):
                 found.append((name, table))
 
     for batch in batches:
@@ -66,12 +67,12 @@ def tables_of(batches: Iterable[pa.RecordBatch]) -> tuple[list[tuple[str, Table]
     return found, context.connections.names
 
 
-def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, Books]:
-    found: dict[str, Books] = defaultdict(Books)
+def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, FlowRows]:
+    found: dict[str, FlowRows] = defaultdict(FlowRows)
     tables, names = tables_of(batches)
     for name, table in tables:
         places = table.refs("guilty")["start_offset"].tolist()
-        columns = {"sent": SENT, "acks": ACKS, "stalls": STALLS, "rests": RESTS}[name]
+        columns = {"sent": SENT, "acks": ACKS, "stalls": STALLS, "idle_producers": RESTS}[name]
         rows = [tuple(map(int, row)) for row in zip(*(table[each].tolist() for each in columns), strict=True)]
         for connection, place, row in zip(table["connection"].tolist(), places, rows, strict=True):
             each = found[names[connection]]
@@ -79,8 +80,8 @@ def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, Books]:
                 each.sent[place] = row
             elif name == "acks":
                 each.acks[place] = row
-            elif name == "rests":
-                each.rests.append((place, *row))
+            elif name == "idle_producers":
+                each.idle.append((place, *row))
         if name == "stalls":
             lasts = table.refs("last")["start_offset"].tolist()
             for connection, place, last, row in zip(table["connection"].tolist(), places, lasts, rows, strict=True):
@@ -88,20 +89,20 @@ def ours(batches: Iterable[pa.RecordBatch]) -> dict[str, Books]:
     return found
 
 
-def expected(batches: Iterable[pa.RecordBatch]) -> dict[str, Books | None]:
-    """What the oracle says, by connection; None where the beginning is not there, so that nobody knows."""
+def expected(batches: Iterable[pa.RecordBatch]) -> dict[str, FlowRows | None]:
+    """What the oracle says, by connection; None where the beginning was not captured, so that it can't be known."""
     rows: dict[str, list[Row]] = defaultdict(list)
     for batch in batches:
         for row in batch.select(NAMES).to_pylist():
             rows[row["connection"]].append(row)
     return {
-        name: books(each) if any(row["opcode"] == 0x50 and not row["response"] for row in each) else None
+        name: flow_rows(each) if any(row["opcode"] == 0x50 and not row["response"] for row in each) else None
         for name, each in rows.items()
         if each[0]["dialect"] != "draft"
     }
 
 
-def compare(batches: Sequence[pa.RecordBatch]) -> dict[str, Books]:
+def compare(batches: Sequence[pa.RecordBatch]) -> dict[str, FlowRows]:
     found, wanted = ours(batches), expected(batches)
     for name, each in wanted.items():
         if each is None:
@@ -111,7 +112,7 @@ def compare(batches: Sequence[pa.RecordBatch]) -> dict[str, Books]:
         assert found[name].sent == each.sent
         assert found[name].acks == each.acks
         assert sorted(found[name].stalls) == sorted(each.stalls)
-        assert found[name].rests == each.rests
+        assert found[name].idle == each.idle
     return found
 
 
@@ -158,7 +159,7 @@ def chatter(chance: random.Random, *, early: bool = False) -> Conversation:
 
 
 def shuffled(batches: Sequence[pa.RecordBatch], chance: random.Random) -> pa.RecordBatch:
-    """Put the directions into each other by chance, each in its own order, behind the open."""
+    """Put the directions into each other by chance, each in its own order, after the open."""
     whole = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     sides = whole.column("direction").to_pylist()
     keep = min(2, len(sides))
@@ -197,7 +198,7 @@ def test_small_lots_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = batches_of(captured(talks, Impairments(reorder=0.1)), 2048)
     whole = compare(batches)
     for lot in (1, 7, 100):
-        monkeypatch.setattr(tracker, "_LOT", (lot, lot))
+        monkeypatch.setattr(tracker, "_ROWS_AT_ONCE", (lot, lot))
         assert ours(batches) == whole
 
 
@@ -205,7 +206,7 @@ def test_too_much_to_keep_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = batches_of(captured(clean("flow-control")))
     sure = ours(batches)
     assert {row[-1] for each in sure.values() for row in each.sent.values()} == {0}
-    monkeypatch.setattr(tracker, "_LOT", (1, 1))
+    monkeypatch.setattr(tracker, "_ROWS_AT_ONCE", (1, 1))
     for module, name in ((connection_flow, "KEEP"), (tracker, "KEEP_ALL")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, 3)
@@ -214,7 +215,7 @@ def test_too_much_to_keep_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert set(each.sent) == set(found[name_of].sent)
                 assert set(each.acks) == set(found[name_of].acks)
             doubts = {row[-1] for each in found.values() for row in each.sent.values()}
-            assert 4 in doubts
+            assert UnknownReason.LIMIT in doubts
 
 
 def test_connections_without_a_window_keep_nothing() -> None:
@@ -227,8 +228,8 @@ def test_connections_without_a_window_keep_nothing() -> None:
     session.noop()
     context = Context()
     for batch in batches_of(captured([session.conversation])):
-        assert not {"sent", "acks", "stalls", "rests"} & {name for name, _ in context.fold(batch)}
-    assert context._flow._waiting <= 1, "a no-op may be remembered"
+        assert not {"sent", "acks", "stalls", "idle_producers"} & {name for name, _ in context.fold(batch)}
+    assert context._flow._gathered_rows <= 1, "a no-op may be remembered"
 
 
 def truth_of(path: Path) -> dict[str, Any]:
@@ -298,21 +299,21 @@ def agree(path: Path) -> None:
 
 
 def test_windows_are_paired_by_their_order() -> None:
-    windows = BufferSizes()
-    windows.answer(24, 0, 7, 1, granted=True)  # the capture shows it before the question
-    windows.resolve(0)
-    assert windows.following(0) == (None, 1 << 62), "nothing was heard that could be its question"
-    windows.answer(48, 60, 7, 2, granted=False)
-    windows.answer(72, 120, 7, 3, granted=True)
-    windows.resolve(30)
-    assert windows.following(0) == (None, 48)
-    windows.ask(60, 7, 500)
-    windows.ask(120, 7, 700)
-    windows.resolve(120)
-    change, offset = windows.following(0)
+    sizes = BufferSizes()
+    sizes.note_response(24, 0, 7, 1, granted=True)  # the capture shows it before the question
+    sizes.pair_controls(0)
+    assert sizes.next_change(0) == (None, 1 << 62), "nothing was heard that could be its question"
+    sizes.note_response(48, 60, 7, 2, granted=False)
+    sizes.note_response(72, 120, 7, 3, granted=True)
+    sizes.pair_controls(30)
+    assert sizes.next_change(0) == (None, 48)
+    sizes.note_request(60, 7, 500)
+    sizes.note_request(120, 7, 700)
+    sizes.pair_controls(120)
+    change, offset = sizes.next_change(0)
     assert change is not None
     assert (change.size, offset) == (700, 72)
     ends, acked = np.array([59, 61, 61, 121]), np.array([0, 0, 48, 48])
-    assert windows.wanted(ends, acked).tolist() == [False, True, False, True]
-    assert (size_of("20"), size_of("abc"), size_of("")) == (20, 0, 0)
+    assert sizes.was_requested(ends, acked).tolist() == [False, True, False, True]
+    assert (requested_size("20"), requested_size("abc"), requested_size("")) == (20, 0, 0)
     assert NO_WINDOW < 0

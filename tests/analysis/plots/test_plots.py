@@ -12,7 +12,8 @@ import pytest
 
 from analysis import plots
 from analysis.check.checker import Checker
-from analysis.plots import excerpt, theme
+from analysis.check.transcript import around, numbered
+from analysis.plots import theme
 from analysis.plots.figure import FigureContext, duration
 from analysis.plots.figure_set import FigureSet
 from analysis.plots.frame_source import FrameSource
@@ -295,7 +296,7 @@ def arrows(drawing: Any) -> int:
 def test_a_ladder_of_frames(tmp_path: Path) -> None:
     capture = drawn_captures.plain(tmp_path / "a.pcap")
     made = figure_set("rates", capture)
-    transcript = excerpt.numbered(source(capture).open(), 3, 6)
+    transcript = numbered(source(capture).open(), 3, 6)
     rows = [transcript.rows[number] for number in sorted(transcript.rows)]
     assert [row["frame"] for row in rows] == [3, 4, 5, 6]
     ladder = Ladder(transcript, rows)
@@ -312,7 +313,7 @@ def test_a_ladder_around_a_finding(tmp_path: Path) -> None:
     capture = drawn_captures.plain(tmp_path / "a.pcap", (*range(1, 40), 20, *range(40, 60)))
     made = figure_set("seqno", capture, checked=True)
     (finding,) = [each for each in made.findings if each.rule == "SEQ-01"]
-    transcript = excerpt.around(source(capture, chunk=4096).open(), [finding], 4, 3)
+    transcript = around(source(capture, chunk=4096).open(), [finding], 4, 3)
     rows = transcript.of(finding)
     guilty = finding.guilty.frame
     assert {row["frame"] for row in rows} == {
@@ -358,7 +359,7 @@ def test_hostile_names_are_text(tmp_path: Path, kind: str) -> None:
 def test_hostile_keys_on_a_ladder(tmp_path: Path) -> None:
     capture = drawn_captures.hostile(tmp_path / "a.pcap")
     made = figure_set("rates", capture)
-    transcript = excerpt.numbered(source(capture).open(), 1, 40)
+    transcript = numbered(source(capture).open(), 1, 40)
     rows = [transcript.rows[number] for number in sorted(transcript.rows)]
     assert all(label_of(row).isascii() for row in rows)
     with theme.drawing(theme.LIGHT):
