@@ -86,12 +86,19 @@ def run(args: argparse.Namespace) -> int:
     elif not args.thing:
         sys.stdout.write(as_text.overview(terminal))
     else:
-        pages = [
-            rules_module().text(words[0], terminal) if is_rule else as_text.render(lookup.lookup(words), terminal)
-            for words, is_rule in _questions(args.thing)
-        ]
-        sys.stdout.write("\n\n".join(pages))
+        sys.stdout.write(answers(args.thing, terminal))
     return 0
+
+
+def answers(things: Sequence[str], terminal: Terminal) -> str:
+    """Return what there is to say, as text."""
+    from dissector.explain import as_text, lookup  # noqa: PLC0415
+
+    pages = [
+        rules_module().text(words[0], terminal) if is_rule else as_text.render(lookup.lookup(words), terminal)
+        for words, is_rule in _questions(things)
+    ]
+    return "\n\n".join(pages)
 
 
 def _questions(words: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
