@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from dissector import __version__
 from dissector.errors import UprscopeError, UsageError
@@ -127,24 +127,46 @@ def _dispatch(argv: list[str]) -> int:
         if place == len(argv):
             raise UsageError(f"no command given (try {PROG} --help)")
         command = _command(argv[place])
-        module = cast("CommandModule", importlib.import_module(command.module))
-        parser = Parser(
-            prog=f"{PROG} {command.name}",
-            description=f"{command.help[0].upper()}{command.help[1:]}.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        parser.add_argument(
-            "--color",
-            choices=COLOR_CHOICES,
-            default="auto",
-            help="color the output: auto (default: on a terminal, unless NO_COLOR is set), always or never",
-        )
-        module.add_arguments(parser)
+        module = _module(command)
+        parser = Parser(prog=f"{PROG} {command.name}", **_form(command))
+        _declare(parser, module)
         args = parser.parse_args(argv[place + 1 :])
     except SystemExit as stop:  # argparse has printed help or version
         return stop.code if isinstance(stop.code, int) else EXIT_OK
     return module.run(args)
+
+
+def whole_parser() -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
+    """Return one parser of the whole command line, and those of its commands. Imports all of them: for completion."""
+    parser = _main_parser()
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for command in COMMANDS:
+        _declare(commands.add_parser(command.name, help=command.help, **_form(command)), _module(command))
+    return parser, dict(commands.choices)
+
+
+def _module(command: Command) -> CommandModule:
+    return cast("CommandModule", importlib.import_module(command.module))
+
+
+def _form(command: Command) -> dict[str, Any]:
+    """Return how a command's parser is made."""
+    return {
+        "description": f"{command.help[0].upper()}{command.help[1:]}.",
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
+
+
+def _declare(parser: argparse.ArgumentParser, module: CommandModule) -> None:
+    """Declare what every command has, and the command's own arguments."""
+    parser.add_argument(
+        "--color",
+        choices=COLOR_CHOICES,
+        default="auto",
+        help="color the output: auto (default: on a terminal, unless NO_COLOR is set), always or never",
+    )
+    module.add_arguments(parser)
 
 
 def _main_parser() -> Parser:
