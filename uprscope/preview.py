@@ -30,7 +30,8 @@ def as_text(table: pa.Table, columns: Sequence[str]) -> list[str]:
     shown = []
     for at, name in enumerate(columns):
         number = any(isinstance(row.get(name), int) for row in rows)
-        shown.append(TextColumn(name, _cell(name), right=number, narrowest=None if number else 8, drop=at))
+        is_binary = str(table.schema.field(name).type) == "binary"
+        shown.append(TextColumn(name, _cell(name), right=number, narrowest=8 if is_binary else None, drop=at))
     return [*table_lines(rows, shown, Terminal(color=False), _WIDTH), *_rest(table)] if rows else []
 
 

@@ -19,7 +19,7 @@ from dissector.filters import parse
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA, columns_of
 from dissector.summary.schema import STREAM_COLUMNS, schema_of, table_of
-from uprscope.preview import as_html, as_text
+from uprscope.preview import ROWS, as_html, as_text
 from uprscope.summaries import connection_columns, connection_summary, stream_summary
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from uprscope.summaries import Summary
 
 #: Bytes of the capture that a preview reads: repr() has to be quick whatever is in the capture.
-_PREVIEW_BYTES = 1 << 20
+_PREVIEW_BYTES = 8 << 20
 #: Columns of a preview where no columns were chosen.
 _FRAME_PREVIEW = ("frame", "time_ns", "direction", "name", "vbucket", "status", "opaque", "by_seqno", "key")
 _CONNECTION_PREVIEW = ("number", "client", "client_port", "server", "server_port", "name", "dialect", "ended")
@@ -177,11 +177,13 @@ class Frames(Table):
                 yield kept.select(self.schema.names)
 
     def _head(self) -> pa.Table:
-        options = dataclasses.replace(self.options, chunk_bytes=_PREVIEW_BYTES)
-        for batch in FrameReader(self.inputs, options):
-            kept = batch if self._filter is None else batch.filter(self._filter.mask(batch))
-            return pa.Table.from_batches([kept.select(self.schema.names)], self.schema)
-        return self.schema.empty_table()
+        reader = FrameReader(self.inputs, dataclasses.replace(self.options, chunk_bytes=_PREVIEW_BYTES // 8))
+        found: list[pa.RecordBatch] = []
+        for batch in self._rows(reader):
+            found.append(batch)
+            if sum(each.num_rows for each in found) > ROWS or reader.bytes_read > _PREVIEW_BYTES:
+                break
+        return pa.Table.from_batches(found, self.schema)
 
     def _title(self) -> str:
         return super()._title() + ("" if self._filter is None else f", where {self.where}")
