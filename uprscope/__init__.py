@@ -1,10 +1,10 @@
-"""Read captures of UPR, Couchbase's replication protocol (known today as DCP).
+"""Read captures of UPR, Couchbase's replication protocol (DCP since 3.0).
 
     import uprscope
 
-    frames = uprscope.frames("capture.pcap", ["time_ns", "name", "by_seqno"],
+    frames = uprscope.frames("capture.pcap", ["time_ns", "by_seqno", "key"],
                              where="opcode == mutation and vbucket == 5")
-    frames.to_polars()                       # or to_arrow, to_pandas, to_duckdb
+    frames.to_polars()                   # or to_arrow, to_pandas, to_duckdb
 
     for finding in uprscope.check("capture.pcap").findings:
         print(finding.rule, finding.sentence)
@@ -17,11 +17,10 @@ check_frames the same for rows that are there already
 explain      what a message, a number, an erratum or a rule means
 decode       one message from its bytes
 
-A mistake of the caller is an UprscopeError of one clear line. Damaged captures
-are none: everything readable is read, and ``report`` says what was lost.
+A mistake of the caller is an UprscopeError of one clear line. A damaged
+capture is no mistake: what is readable is read; ``report`` has the losses.
 
-docs/library.md shows all of it; docs/frames.md and docs/connections.md have the
-columns, docs/filters.md the filters. ``python -m uprscope`` is the command line.
+docs/library.md shows all of it. ``python -m uprscope`` is the command line.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def connections(
     captures    a file, directory or pattern, "-" for standard input, or several
     everything  connections without any frame too
     hashes      SHA-256, length and gaps of each direction's bytes (slower)
-    reading     separate, ports, decode_as, dialect, limits: see uprscope.Reading
+    reading     separate, ports, decode_as, dialect, limits: see Reading
 
     >>> for row in uprscope.connections("capture.pcap").to_arrow().to_pylist():
     ...     print(row["number"], row["name"], row["client_frames"])
@@ -63,12 +63,12 @@ def streams(captures: Captures, **reading: Unpack[Reading]) -> Streams:
     """Sum captures up: one row per vbucket stream or refused stream request.
 
     captures  a file, directory or pattern, "-" for standard input, or several
-    reading   separate, ports, decode_as, dialect, limits: see uprscope.Reading
+    reading   separate, ports, decode_as, dialect, limits: see Reading
 
     docs/connections.md has the columns.
 
     >>> for row in uprscope.streams("capture.pcap").to_arrow().to_pylist():
-    ...     print(row["vbucket"], row["status"], row["last_seqno"], row["ended"])
+    ...     print(row["vbucket"], row["status"], row["last_seqno"])
     """
     return Streams(inputs_of(captures), options_of(reading))
 
@@ -84,10 +84,10 @@ def check(
     captures  a file, directory or pattern, "-", or several; or Frames of them
     rules     rules and groups, such as "SEQ-01" or ["SEQ", "SNP-04"]; else all
     severity  findings at least this bad: "error", "warning" or "info"
-    reading   separate, ports, decode_as, dialect, limits: see uprscope.Reading
+    reading   separate, ports, decode_as, dialect, limits: see Reading
 
-    Returns an Inspection: findings (worst first), tallies (one per rule), clean,
-    and report (what could not be read).
+    Returns an Inspection: findings (worst first), tallies (one per rule),
+    clean, and report (what could not be read).
 
     >>> for finding in uprscope.check("capture.pcap").findings:
     ...     print(finding.rule, finding.sentence, finding.display_filter())
@@ -148,7 +148,8 @@ def explain(*things: str) -> str:
     """Say what a message, a number, an erratum or a rule means, as text.
 
     things  as ``uprscope explain`` takes them: "mutation", "0x57", "E-22",
-            "SEQ-01", a finding's id, or a sort of thing first ("status", "0x23")
+            "SEQ-01", a finding's id, or with the sort of thing before it
+            ("status", "0x23")
 
     >>> print(uprscope.explain("SEQ-01"))
     """

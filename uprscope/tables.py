@@ -232,7 +232,7 @@ class SummaryTable(Table):
 
 
 class Connections(SummaryTable):
-    """Connections of captures, one row each. Iterating yields Arrow record batches.
+    """Connections of captures, one row each. Iterating yields record batches.
 
     The captures are read when rows are first asked for, and the rows are kept.
     ``schema`` and ``columns`` describe them; ``report`` says what was lost, and
