@@ -99,7 +99,7 @@ def check(
         return inspect(inputs_of(captures), chosen, options_of(reading), selection=selection)
     if captures.where is not None or reading:
         raise UsageError("check: Frames are checked as they are read, all of them: give neither where nor options")
-    return inspect(captures.inputs, chosen, captures.options, selection=selection)
+    return inspect(captures.readable(), chosen, captures.options, selection=selection)
 
 
 def check_frames(

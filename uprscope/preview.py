@@ -38,7 +38,7 @@ def as_text(table: pa.Table, columns: Sequence[str]) -> list[str]:
 def as_html(title: str, table: pa.Table, columns: Sequence[str]) -> str:
     """Write the first rows as an HTML table under a title."""
     rows = _rows(table, columns)
-    parts = [f"<div><p>{html.escape(safe_text(title))}</p>"]
+    parts = [f"<div><p>{html.escape(title)}</p>"]
     if rows:
         heads = "".join(f'<th style="{_STYLE}">{html.escape(name)}</th>' for name in columns)
         parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>")

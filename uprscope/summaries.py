@@ -58,8 +58,9 @@ def connection_summary(
     everything: bool = False,
     hashes: bool = False,
     watch: Watch = unwatched,
+    option: str = "--all",
 ) -> Summary:
-    """Sum captures up, one row per connection; ``everything`` includes connections without frames."""
+    """Sum captures up, one row per connection; ``everything`` includes those without frames, as ``option`` asks for."""
     found = ConnectionRows(everything=everything)
     connections = ConnectionSummaries(found.add)
     if hashes:
@@ -80,7 +81,7 @@ def connection_summary(
     if found.without_frames and found.rows and not everything:
         plural = "s have" if found.without_frames > 1 else " has"
         notes.append(
-            f"{found.without_frames:,} other connection{plural} no frames that could be read (--all lists them)"
+            f"{found.without_frames:,} other connection{plural} no frames that could be read ({option} lists them)"
         )
     return Summary(found.sorted(), connection_columns(hashes=hashes), reader.report, notes)
 

@@ -1,7 +1,7 @@
-"""Tables of the library: rows of captures, read when they are asked for, as Arrow batches or in another library's form.
+"""The tables of the library: rows of captures as Arrow record batches, or as tables of pandas, polars and DuckDB.
 
-A table knows where its rows come from; what is in them, the schemas of :mod:`dissector.frames` and
-:mod:`dissector.summary` say. Other libraries are imported by the method that needs them.
+A table reads its captures when rows are asked for. The columns are declared in :mod:`dissector.frames.schema` and
+:mod:`dissector.summary.schema`. Each of the other libraries is imported by the method that needs it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 from abc import ABC, abstractmethod
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from dissector.filters import parse
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA, columns_of
 from dissector.summary.schema import STREAM_COLUMNS, schema_of, table_of
+from dissector.terminal.style import one_line
 from uprscope.preview import ROWS, as_html, as_text
 from uprscope.summaries import connection_columns, connection_summary, stream_summary
 
@@ -110,7 +112,8 @@ class Table(ABC):
         return as_html(self._title(), self._first_rows(), self._preview)
 
     def _title(self) -> str:
-        names = [each.name for each in self.inputs]
+        """Return a line about the table; names of files are made fit for a terminal."""
+        names = [one_line(each.name) for each in self.inputs]
         of = names[0] if len(names) == 1 else f"{len(names)} captures, {names[0]} first"
         return f"{type(self).__name__} of {of}: {len(self.schema)} column{'s' if len(self.schema) > 1 else ''}"
 
@@ -154,33 +157,36 @@ class Frames(Table):
             options = dataclasses.replace(options, columns=needed, values=options.values or "value" in names)
         super().__init__(inputs, schema, names or _FRAME_PREVIEW)
         self.options = options  #: how the captures are read
-        self._once_read = False
+        self._was_read = False
 
     @property
     def where(self) -> str | None:
         """The filter in its canonical form; None: all frames."""
         return None if self._filter is None else str(self._filter)
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def readable(self) -> list[Input]:
+        """Return the captures to read; raise InputError where one of them can't be read a second time."""
         once = next((each for each in self.inputs if each.once), None)
-        if once is not None and self._once_read:
+        if once is not None and self._was_read:
             raise InputError(f"{once.name}: can be read only once (keep the rows with to_arrow())")
-        self._once_read = True
-        reader = FrameReader(self.inputs, self.options)
-        self._report = reader.report
-        return self._rows(reader)
+        self._was_read = True
+        return self.inputs
 
-    def _rows(self, reader: FrameReader) -> Iterator[pa.RecordBatch]:
-        for batch in reader:
-            kept = batch if self._filter is None else batch.filter(self._filter.mask(batch))
-            if kept.num_rows:
-                yield kept.select(self.schema.names)
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        reader = FrameReader(self.readable(), self.options)
+        self._report = reader.report
+        # No loop: its variables would keep a batch in memory while the next one is made.
+        return filter(attrgetter("num_rows"), map(self._chosen, reader))
+
+    def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        kept = batch if self._filter is None else batch.filter(self._filter.mask(batch))
+        return kept.select(self.schema.names)
 
     def _head(self) -> pa.Table:
         reader = FrameReader(self.inputs, dataclasses.replace(self.options, chunk_bytes=_PREVIEW_BYTES // 8))
         found: list[pa.RecordBatch] = []
-        for batch in self._rows(reader):
-            found.append(batch)
+        for batch in reader:
+            found.append(self._chosen(batch))
             if sum(each.num_rows for each in found) > ROWS or reader.bytes_read > _PREVIEW_BYTES:
                 break
         return pa.Table.from_batches(found, self.schema)
@@ -243,7 +249,9 @@ class Connections(SummaryTable):
     """
 
     def __init__(self, inputs: Sequence[Input], options: ReadOptions, *, everything: bool, hashes: bool) -> None:
-        summary = partial(connection_summary, inputs, options, everything=everything, hashes=hashes)
+        summary = partial(
+            connection_summary, inputs, options, everything=everything, hashes=hashes, option="everything=True"
+        )
         super().__init__(inputs, connection_columns(hashes=hashes), _CONNECTION_PREVIEW, summary)
 
 

@@ -259,6 +259,23 @@ def test_nothing_of_a_capture_reaches_a_page_raw(tmp_path: Path) -> None:
         assert "&lt;i&gt;hi" in table._repr_html_()
 
 
+def test_a_preview_reads_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uprscope.tables._PREVIEW_BYTES", 80_000)
+    nothing = uprscope.frames(FLOW, ["name"], where="opcode == mutation and vbucket == 65535")
+    assert repr(nothing).splitlines()[1:] == []
+    late = uprscope.frames(FLOW, ["name"], where="frame > 1000")  # of 820 kB
+    assert late.to_arrow().num_rows > 0
+    assert repr(late).splitlines()[1:] == []
+
+
+def test_notes_speak_of_the_librarys_own_option(tmp_path: Path) -> None:
+    other = tmp_path / "other.pcap"
+    assert cli.main(["generate", "basic", "-o", str(other)]) == 0
+    table = uprscope.connections([other, FLOW], decode_as={12001: "none"})
+    assert len(table.notes) == 1
+    assert table.notes[0].endswith("(everything=True lists them)")
+
+
 def test_a_capture_that_is_gone_can_still_be_shown(tmp_path: Path) -> None:
     capture = tmp_path / "a.pcap"
     capture.write_bytes(NOOP.read_bytes())
