@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from analysis.check import rule_help
 from dissector.explain import lookup
 from dissector.frames.schema import SCHEMA
 from tests.support.paths import ROOT
 from uprscope import cli
 from uprscope.cli import completion
-from uprscope.cli.explain import rules_module
 
 SHELLS = completion.SHELLS
 
@@ -190,9 +190,8 @@ def test_zsh_completes_every_capture_not_the_first_alone() -> None:
 def test_everything_offered_can_be_asked() -> None:
     names = completion.things()
     assert {"mutation", "DCP_STREAM_REQ", "E-22", "opcodes", "truncated-frame", "rollback", "draft"} <= set(names)
-    rules = rules_module()
     for name in names:
-        assert rules.facts(name)["answers"] if name in rules.names() else lookup.lookup([name]), name
+        assert rule_help.facts(name)["answers"] if name in rule_help.names() else lookup.lookup([name]), name
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -109,12 +109,11 @@ def _comma_list(name: str, words: Sequence[str]) -> dict[str, object]:
 def things() -> list[str]:
     """Return every name of one word that ``explain`` answers to, categories first."""
     from dissector.explain import catalogue  # noqa: PLC0415 - the help of this command needs no protocol
-    from uprscope.cli.explain import rules_module  # noqa: PLC0415
 
     names = [word for words in catalogue.WORDS.values() for word in words[:2]]
     for thing in catalogue.things():
         names += [thing.name, *thing.aliases]
-    names += rules_module().names()
+    names += _rule_names()
     return [name for name in dict.fromkeys(names) if _PLAIN.match(name)]
 
 
@@ -124,10 +123,14 @@ def _columns() -> Iterable[str]:
     return SCHEMA.names  # type: ignore[no-any-return]
 
 
-def _rules() -> Iterable[str]:
-    from uprscope.cli.explain import rules_module  # noqa: PLC0415
+def _rule_names() -> list[str]:
+    from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
 
-    return [name for name in rules_module().names() if name != "rules"]
+    return rule_help.names()
+
+
+def _rules() -> Iterable[str]:
+    return [name for name in _rule_names() if name != "rules"]
 
 
 def _scenarios() -> Iterable[str]:
