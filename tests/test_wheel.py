@@ -51,15 +51,15 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def uprscope(installed: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     site = sysconfig.get_paths()["purelib"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         [sys.executable, "-I", "-S", "-c", _MAIN, str(installed), site, *words],
         cwd=cwd,
-        env={**environment, "NO_COLOR": "1", "COLUMNS": "100", "PYTHONUTF8": "1"},
+        # The path is for Spark's workers: they are Pythons of their own, without -I.
+        env={**os.environ, "PYTHONPATH": str(installed), "NO_COLOR": "1", "COLUMNS": "100", "PYTHONUTF8": "1"},
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=280,
     )
 
 
