@@ -1,4 +1,4 @@
-"""``python -m uprscope``: the command line, where the ``uprscope`` script is not on the path."""
+"""``python -m uprscope``: the command line, for where the ``uprscope`` script is not on the PATH."""
 
 import sys
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from analysis.check import rule_help
 from dissector.explain import lookup
 from dissector.frames.schema import SCHEMA
 from tests.support.paths import ROOT
 from uprscope import cli
 from uprscope.cli import completion
-from uprscope.cli.explain import rules_module
 
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = completion.SHELLS
 
 
 @cache
@@ -49,7 +49,7 @@ def complete(*words: str, cwd: Path = ROOT) -> list[str]:
         script("bash"),
         f"COMP_WORDS=({' '.join(map(shlex.quote, ('uprscope', *words)))})",
         f"COMP_CWORD={len(words)}",
-        "_uprscope",
+        "_shtab_uprscope",
         r"""[[ ${#COMPREPLY[@]} == 0 ]] || printf '%s\n' "${COMPREPLY[@]}" """,
     ]
     done = subprocess.run(
@@ -65,22 +65,24 @@ def complete(*words: str, cwd: Path = ROOT) -> list[str]:
         (("",), [command.name for command in cli.COMMANDS]),
         (("ex",), ["explain"]),
         (("--",), ["--help", "--version"]),
+        (
+            ("dissect", "--color", "never", "a.pcap", "captures/04_rollback_errors.p"),
+            ["captures/04_rollback_errors.pcap"],
+        ),
         (("dissect", "--fo"), ["--follow", "--format"]),
         (("dissect", "--format", ""), ["text", "json", "ndjson", "csv", "parquet", "arrow"]),
         (("dissect", "a.pcap", "--format", "p"), ["parquet"]),
-        (("dissect", "--format", "=", "n"), ["ndjson"]),  # bash makes three words of --format=n
-        (("dissect", "--format", "="), ["text", "json", "ndjson", "csv", "parquet", "arrow"]),
         (("dissect", "--dialect", "u"), ["upr-proto", "upr"]),
         (("dissect", "--fields", "fr"), ["frame", "framing_length"]),
         (("dissect", "--fields", "frame,packet"), ["frame,packet_first", "frame,packet_last"]),
-        (("dissect", "--fields", "packet_first,frame,packet"), ["packet_first,frame,packet_last"]),
+        (("check", "--rules", "SEQ-01,SNP-04"), ["SEQ-01,SNP-04"]),
         (("dissect", "--filter", ""), []),
         (("dissect", "--limit", ""), []),
         (("dissect", "captures/04_rollback_errors.p"), ["captures/04_rollback_errors.pcap"]),
         (("dissect", "-o", "pyp"), ["pyproject.toml"]),
-        (("dissect", "x", "--output", "=", "pyp"), ["pyproject.toml"]),
+        (("dissect", "x", "--output", "pyp"), ["pyproject.toml"]),
+        (("archive", "x", "-o", "captures/c"), ["captures/clean"]),
         (("dissect", "--", "pyp"), ["pyproject.toml"]),
-        (("dissect", "--", "--form"), []),
         (("explain", "--j"), ["--json"]),
         (("explain", "E-2"), [f"E-2{digit}" for digit in range(10)]),
         (("explain", "mutation", "DCP_MUTA"), ["DCP_MUTATION"]),
@@ -91,7 +93,7 @@ def complete(*words: str, cwd: Path = ROOT) -> list[str]:
         (("generate", "--break", "SNP-04"), ["SNP-04/at-end", "SNP-04/reaching-back"]),
         (("generate", "basic", "--only", ""), ["client", "server"]),
         (("generate", "basic", "-o", "pyp"), ["pyproject.toml"]),
-        (("completion", ""), ["bash", "zsh", "fish"]),
+        (("completion", ""), ["bash", "zsh", "fish", "tcsh"]),
         (("completion", "--color", "a"), ["auto", "always"]),
         (("nonsense", "x"), []),
     ],
@@ -123,10 +125,8 @@ def options_in_help(command: str) -> set[str]:
 @pytest.mark.parametrize("command", ["", *(command.name for command in cli.COMMANDS)])
 def test_every_option_of_the_help_is_completed(command: str) -> None:
     """The common options are declared where commands are dispatched: this holds the completion to them."""
-    line = completion.described()
-    front, commands = line.front, line.commands
-    syntax = next(syntax for syntax in (front, *commands) if syntax.name == command)
-    known = {flag for option in syntax.options for flag in option.flags}
+    whole, commands = cli.whole_parser()
+    known = set((commands[command] if command else whole)._option_string_actions)
     in_help = options_in_help(command)
     assert {"-h", "--help"} < in_help
     assert known == in_help
@@ -135,7 +135,7 @@ def test_every_option_of_the_help_is_completed(command: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_new_command_is_completed_without_further_ado(
-    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("files", nargs="*", metavar="CAPTURE")
@@ -151,18 +151,47 @@ def test_a_new_command_is_completed_without_further_ado(
     assert "shape" in written
     assert "round square" in written
     if shutil.which(shell) is not None:  # quotes and brackets in help do no harm
-        done = subprocess.run(
-            [shell, "-n", "/dev/stdin"], input=written, capture_output=True, text=True, check=False, timeout=60
-        )
+        path = tmp_path / "script"
+        path.write_text(written)
+        done = subprocess.run([shell, "-n", str(path)], capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+FISH_OFFERS = [
+    ("ex", ["explain"]),
+    ("dissect --fo", ["--follow", "--format"]),
+    ("dissect --format p", ["parquet"]),
+    ("dissect --fields frame,packet_l", ["frame,packet_last"]),
+    ("dissect a.pcap captures/04_rollback_errors.p", ["captures/04_rollback_errors.pcap"]),
+    ("explain mutation connection_buffer_", ["connection_buffer_size"]),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), FISH_OFFERS)
+def test_fish_offers(line: str, expected: list[str], tmp_path: Path) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    path = tmp_path / "script.fish"
+    path.write_text(script("fish"))
+    command = f"source {path}; complete -C {shlex.quote(f'uprscope {line}')}"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", command], capture_output=True, text=True, cwd=ROOT, check=True, timeout=60
+    )
+    assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == expected
+
+
+def test_zsh_completes_every_capture_not_the_first_alone() -> None:
+    captures = [line for line in script("zsh").splitlines() if "or - for standard input" in line]
+    assert len(captures) >= 6
+    assert all(line.startswith('  "*:') and line.endswith(':_files"') for line in captures)
+    assert '"(*)' not in script("zsh")
 
 
 def test_everything_offered_can_be_asked() -> None:
     names = completion.things()
     assert {"mutation", "DCP_STREAM_REQ", "E-22", "opcodes", "truncated-frame", "rollback", "draft"} <= set(names)
-    rules = rules_module()
     for name in names:
-        assert rules.facts(name)["answers"] if name in rules.names() else lookup.lookup([name]), name
+        assert rule_help.facts(name)["answers"] if name in rule_help.names() else lookup.lookup([name]), name
 
 
 @pytest.mark.parametrize("shell", SHELLS)

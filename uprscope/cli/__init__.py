@@ -1,7 +1,7 @@
 """The command line: finds the command, runs it, and turns every way of ending into an exit status.
 
-The commands are a table of names. Only the module of the command that was asked for is imported, so that help and
-small questions are answered without numpy, pyarrow and everything else that takes longer to load than to run.
+The commands are a table of names. Only the module of the command that was asked for is imported: numpy, pyarrow and the
+rules take longer to load than help or a small question takes to answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from dissector import __version__
 from dissector.errors import UprscopeError, UsageError
@@ -71,20 +71,20 @@ COMMANDS: tuple[Command, ...] = (
 
 
 class CommandModule(Protocol):
-    """What a command's module has to offer."""
+    """A command's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's arguments; ``--color`` and ``--help`` are there already."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it, and return the exit status."""
+        """Run the command, and return the exit status."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, but a mistake is one line and goes the way of every other mistake."""
+    """argparse, except that a mistake is a UsageError of one line, like every other mistake."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the whole usage."""
+        """Raise the mistake instead of printing the whole usage."""
         raise UsageError(f"{message} (try {self.prog} --help)")
 
 
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. Lets no exception out."""
     try:
         status = _dispatch(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()  # what is still in the buffer must fail here, not in the interpreter's last breath
+        sys.stdout.flush()  # a failure to write must show here, not when the interpreter exits
     except UprscopeError as error:
         _settle_stdout()
         _complain(str(error), drawn=hasattr(error, "position"))
@@ -104,13 +104,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _settle_stdout()
         status = EXIT_INTERRUPTED
     except OSError as error:
-        # Commands turn an input they cannot use into an InputError; what is left is the output, a full disk mostly.
+        # Commands turn an input that they cannot use into an InputError, so this is the output: mostly a full disk.
         _settle_stdout()
         where = f"{error.filename}: " if error.filename is not None else ""
         _complain(f"{where}{error.strerror or error}")
         _trace()
         status = EXIT_USAGE
-    except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as one line too
+    except Exception as error:  # noqa: BLE001 - a bug ends as one line too
         _settle_stdout()
         _complain(f"internal error: {type(error).__name__}: {error} (run with UPRSCOPE_DEBUG=1 for the traceback)")
         _trace()
@@ -127,24 +127,46 @@ def _dispatch(argv: list[str]) -> int:
         if place == len(argv):
             raise UsageError(f"no command given (try {PROG} --help)")
         command = _command(argv[place])
-        module = cast("CommandModule", importlib.import_module(command.module))
-        parser = Parser(
-            prog=f"{PROG} {command.name}",
-            description=f"{command.help[0].upper()}{command.help[1:]}.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        parser.add_argument(
-            "--color",
-            choices=COLOR_CHOICES,
-            default="auto",
-            help="color the output: auto (default: on a terminal, unless NO_COLOR is set), always or never",
-        )
-        module.add_arguments(parser)
+        module = _module(command)
+        parser = Parser(prog=f"{PROG} {command.name}", **_form(command))
+        _declare(parser, module)
         args = parser.parse_args(argv[place + 1 :])
     except SystemExit as stop:  # argparse has printed help or version
         return stop.code if isinstance(stop.code, int) else EXIT_OK
     return module.run(args)
+
+
+def whole_parser() -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
+    """Return one parser of the whole command line, and those of its commands. Imports all of them: for completion."""
+    parser = _main_parser()
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for command in COMMANDS:
+        _declare(commands.add_parser(command.name, help=command.help, **_form(command)), _module(command))
+    return parser, dict(commands.choices)
+
+
+def _module(command: Command) -> CommandModule:
+    return cast("CommandModule", importlib.import_module(command.module))
+
+
+def _form(command: Command) -> dict[str, Any]:
+    """Return how a command's parser is made."""
+    return {
+        "description": f"{command.help[0].upper()}{command.help[1:]}.",
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
+
+
+def _declare(parser: argparse.ArgumentParser, module: CommandModule) -> None:
+    """Declare what every command has, and the command's own arguments."""
+    parser.add_argument(
+        "--color",
+        choices=COLOR_CHOICES,
+        default="auto",
+        help="color the output: auto (default: on a terminal, unless NO_COLOR is set), always or never",
+    )
+    module.add_arguments(parser)
 
 
 def _main_parser() -> Parser:
@@ -166,7 +188,7 @@ def _command(name: str) -> Command:
     for command in COMMANDS:
         if command.name == name:
             return command
-    import difflib  # noqa: PLC0415 - only for those who mistyped
+    import difflib  # noqa: PLC0415 - only after a typing error
 
     close = difflib.get_close_matches(name.lower(), [command.name for command in COMMANDS], 1, 0.5)
     hint = f"did you mean {close[0]}?" if close else f"try {PROG} --help"
@@ -174,7 +196,7 @@ def _command(name: str) -> Command:
 
 
 def _complain(message: str, *, drawn: bool = False) -> None:
-    """Write one line to stderr, if there still is one; ``drawn`` ones show a text and point at a place in it."""
+    """Write one line to stderr, if it is open; a ``drawn`` message has more: a text, and a mark under a place in it."""
     if sys.stderr is None:
         return
     terminal = Terminal.of(sys.stderr)
@@ -186,14 +208,14 @@ def _complain(message: str, *, drawn: bool = False) -> None:
 
 def _trace() -> None:
     if os.environ.get("UPRSCOPE_DEBUG", "0") not in {"", "0"} and sys.stderr is not None:
-        import traceback  # noqa: PLC0415 - only for those who debug
+        import traceback  # noqa: PLC0415 - only while debugging
 
         with contextlib.suppress(OSError, ValueError):
             traceback.print_exc()
 
 
 def _settle_stdout() -> None:
-    """Write out what stdout still holds; where that cannot be done, let it go nowhere.
+    """Flush stdout; if that fails, redirect it to the null device.
 
     The interpreter flushes once more when it exits, and would print a traceback of its own.
     """

@@ -1,4 +1,4 @@
-"""``--annotate`` of ``uprscope check``: where the copy may go, making it, and what is said about it."""
+"""``--annotate`` of ``uprscope check``: checks where the copy may go, writes it, and says what is in it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settle_target(target: str, report: str | None) -> None:
 
 
 def refuse_input(target: str, inputs: Sequence[Input]) -> None:
-    """Refuse a target that is one of the inputs, under whatever name."""
+    """Refuse a target that is one of the inputs, be it under another name."""
     if target == _STANDARD_OUTPUT:
         return
     there = _identity(Path(target))
@@ -48,7 +48,7 @@ def refuse_input(target: str, inputs: Sequence[Input]) -> None:
 
 
 def _identity(path: Path | None) -> tuple[int, int] | None:
-    """Return what a file is to the system, whatever it is called; None is standard input, or no file at all."""
+    """Return the file's device and inode, None if there is no such file; a path of None is standard input."""
     try:
         found = os.fstat(0) if path is None else path.stat()
     except OSError:
@@ -77,7 +77,7 @@ def annotated(
 
 @contextlib.contextmanager
 def _rewritable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Yield a file that can be written at any place: for pipes, and for output that is appended, one that is copied."""
+    """Yield a seekable file: the stream itself or, for pipes and stdout, a temporary file that is copied to it."""
     if stream is not sys.stdout.buffer and stream.seekable():
         yield stream
         return

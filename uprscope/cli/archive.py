@@ -28,7 +28,7 @@ examples:
   uprscope archive '/rings/*/' -o archive/ --master 'local[8]' --conf spark.driver.memory=8g
   uprscope archive captures/ -o archive/ --conf spark.log.level=INFO
   uprscope archive --make-zip uprscope.zip
-  spark-submit --py-files uprscope.zip uprscope.py /rings -o /archive
+  spark-submit --py-files uprscope.zip uprscope_archive.py /rings -o /archive
 
 A directory is a ring: connections go on from one of its files to the next. A
 further run over the same folder reads only rings with new or changed files.

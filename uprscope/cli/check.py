@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         with watching() as watch:
             inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
         copied = None
-        if args.annotate is not None:  # before the report: people stop reading that when they have seen enough
+        if args.annotate is not None:  # before the report: a pager that is left early ends the command
             with watching() as watch:
                 copied = annotated(args.annotate, inputs, options, inspection.findings, watch)
         summary = CheckSummary(inspection, rules, selection)
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def watching() -> Iterator[Callable[[FrameReader], Callable[[], None]]]:
-    """Yield what shows how far a reader has come; it is gone from the terminal behind the block."""
+    """Yield a function that shows how far a reader has come; the bar leaves the terminal at the end of the block."""
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
@@ -135,9 +135,9 @@ def watching() -> Iterator[Callable[[FrameReader], Callable[[], None]]]:
 
 
 def found(names: Sequence[str], stack: contextlib.ExitStack, *, twice: bool, target: str | None = None) -> list[Input]:
-    """Return the inputs; what comes from a pipe and is read ``twice`` is put into a file that goes away again.
+    """Return the inputs. A pipe that is to be read ``twice`` is copied to a temporary file, until ``stack`` closes.
 
-    ``target`` is a file to be written, which must be none of them.
+    ``target`` is a file to be written: it must be none of the inputs.
     """
     from dissector.capture import expand  # noqa: PLC0415
 
@@ -189,7 +189,7 @@ def _print(stream: IO[bytes], terminal: Terminal, encoding: str, lines: Iterable
 
 
 def _shown(findings: Sequence[Finding], limit: int) -> tuple[list[Finding], dict[str, int]]:
-    """Return the findings to show, and how many of each rule are not."""
+    """Return the findings to show, and for each rule how many more there are."""
     shown: list[Finding] = []
     counts: dict[str, int] = {}
     hidden: dict[str, int] = {}

@@ -1,33 +1,28 @@
 """``uprscope completion``: scripts that make a shell complete this command line.
 
-They are written when they are asked for, from the parsers that read the command line: an option that exists is
-completed. What an option's argument may be is told by its choices, else by its metavar or name (``_values``). This
-module knows argparse; what shells want to be told is in ``dissector.shells``, and columns and names of the protocol
-come from where they are declared.
+shtab writes them, when they are asked for, from the parsers that read the command line: an option that exists is
+completed. This module says what an argument may be where argparse does not: files, columns, rules, scenarios, and
+everything that ``explain`` answers to.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import re
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from dissector.shells.syntax import CommandLine, Kind, Option, Syntax, Values
-from dissector.terminal.style import COLOR_CHOICES
 from uprscope import cli
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from uprscope.cli import CommandModule
+    import argparse
+    from collections.abc import Callable, Iterable, Sequence
 
 _EPILOG = """\
 to try it in the shell you are in:
   eval "$(uprscope completion bash)"          bash
-  eval "$(uprscope completion zsh)"           zsh, behind compinit
+  eval "$(uprscope completion zsh)"           zsh, after compinit
   uprscope completion fish | source           fish
+  uprscope completion tcsh > u.tcsh; source u.tcsh
 
 to have it always:
   bash   uprscope completion bash > \\
@@ -35,72 +30,80 @@ to have it always:
          (needs the package bash-completion; else put the line above into
          ~/.bashrc)
   zsh    uprscope completion zsh > ~/.zfunc/_uprscope, with
-         fpath+=~/.zfunc in front of compinit in ~/.zshrc
+         fpath+=~/.zfunc before compinit in ~/.zshrc
   fish   uprscope completion fish > \\
            ~/.config/fish/completions/uprscope.fish
+  tcsh   uprscope completion tcsh > ~/.uprscope.tcsh, with
+         source ~/.uprscope.tcsh in ~/.tcshrc
 
-The script lists what this version has: print it again after an update."""
+The script lists what this version has: print it again after an update. In bash
+an argument is completed after a space (--format json), not after a =."""
 
-_SHELLS = ("bash", "zsh", "fish")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]*\Z")  #: words that no shell needs to have quoted
+#: An argument that may be repeated, in shtab's zsh: it would be completed once only.
+_REPEATED = re.compile(r'^  "\(\*\)::?', re.MULTILINE)
+_BASH_LIST = """\
+{function}() {{  # candidates after the last comma
+  local given=
+  [[ $1 == *,* ]] && given=${{1%,*}},
+  compgen -P "$given" -W "{words}" -- "${{1##*,}}"
+}}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("shell", choices=_SHELLS, metavar="SHELL", help="bash, zsh or fish")
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh, fish or tcsh")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    lines = importlib.import_module(f"dissector.shells.{args.shell}").script(described())
-    sys.stdout.write("\n".join(lines) + "\n")
+    import shtab  # noqa: PLC0415 - no other command needs it
+
+    script = shtab.complete(completed_parser(), args.shell)
+    if args.shell == "zsh":
+        script = _REPEATED.sub('  "*:', script)
+    sys.stdout.write(script + "\n")
     return 0
 
 
-def described() -> CommandLine:
-    """Return what can be completed."""
-    front = Syntax("", "", tuple(_options("", cli._main_parser())))
-    return CommandLine(cli.PROG, front, tuple(_syntax(command) for command in cli.COMMANDS), tuple(things()))
+def completed_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line, with what every argument may be, for shtab alone."""
+    parser, commands = cli.whole_parser()
+    for name, command in commands.items():
+        for action in command._actions:
+            if action.choices is None and action.nargs != 0:
+                _describe(name, action)
+    return parser
 
 
-def _syntax(command: cli.Command) -> Syntax:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--color", choices=COLOR_CHOICES, help="color the output")
-    cast("CommandModule", importlib.import_module(command.module)).add_arguments(parser)
-    places = [action for action in parser._actions if not action.option_strings]
-    values = _values(command.name, places[0]) if places else Values(Kind.NOTHING)
-    metavar = str(places[0].metavar or places[0].dest) if places else ""
-    return Syntax(command.name, command.help, tuple(_options(command.name, parser)), values, metavar)
+def _describe(command: str, action: argparse.Action) -> None:
+    """Say what an argument may be, by its name or its metavar; others are not completed."""
+    import shtab  # noqa: PLC0415 - as above
+
+    place = (command, action.dest)
+    if place in _LISTS:
+        words = [word for word in _LISTS[place]() if _PLAIN.match(word)]
+        action.complete = _comma_list(action.dest, words)  # type: ignore[attr-defined]
+    elif place in _WORDS:
+        action.choices = [word for word in dict.fromkeys(_WORDS[place]()) if _PLAIN.match(word)]
+    elif action.metavar in ("CAPTURE", "FILE"):
+        action.complete = shtab.FILE  # type: ignore[attr-defined]
+    elif action.metavar in ("FOLDER", "DIR"):
+        action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
 
 
-def _options(command: str, parser: argparse.ArgumentParser) -> Iterator[Option]:
-    for action in parser._actions:
-        if action.option_strings and action.help != argparse.SUPPRESS:
-            values = None if action.nargs == 0 else _values(command, action)
-            repeats = isinstance(action, argparse._AppendAction)
-            metavar = str(action.metavar or action.dest)
-            yield Option(tuple(action.option_strings), _help(action.help or ""), values, repeats, metavar)
-
-
-def _help(text: str) -> str:
-    """Shorten help to what fits beside a candidate."""
-    return re.split(r"[;:(]", text, maxsplit=1)[0].strip()
-
-
-def _values(command: str, action: argparse.Action) -> Values:
-    if action.choices is not None:
-        return Values(Kind.WORDS, tuple(str(choice) for choice in action.choices))
-    if (command, action.dest) == ("dissect", "fields"):
-        from dissector.frames.schema import SCHEMA  # noqa: PLC0415 - brings pyarrow along
-
-        return Values(Kind.LIST, tuple(SCHEMA.names))
-    if (command, action.dest) in {("generate", "scenario"), ("generate", "breaks")}:
-        return Values(Kind.WORDS, tuple(_scenarios() if action.dest == "scenario" else _faults()))
-    if (command, action.dest) == ("check", "rules"):
-        return Values(Kind.LIST, tuple(name for name in _rules() if name != "rules"))
-    by_metavar = {"CAPTURE": Kind.FILES, "FILE": Kind.FILES, "THING": Kind.THINGS}
-    return Values(by_metavar.get(str(action.metavar), Kind.NOTHING))
+def _comma_list(name: str, words: Sequence[str]) -> dict[str, object]:
+    """Say in each shell's words that candidates stand with commas between them."""
+    listed, function = " ".join(words), f"_uprscope_{name}"
+    return {
+        "bash": function,
+        "zsh": f"_values -s , {name} {listed}",
+        "fish": f"(__fish_append , {listed})",
+        "tcsh": f"({listed})",
+        "preamble": {"bash": _BASH_LIST.format(function=function, words=listed)},
+    }
 
 
 def things() -> list[str]:
@@ -110,25 +113,45 @@ def things() -> list[str]:
     names = [word for words in catalogue.WORDS.values() for word in words[:2]]
     for thing in catalogue.things():
         names += [thing.name, *thing.aliases]
-    names += _rules()
+    names += _rule_names()
     return [name for name in dict.fromkeys(names) if _PLAIN.match(name)]
 
 
-def _rules() -> list[str]:
-    from uprscope.cli.explain import rules_module  # noqa: PLC0415
+def _columns() -> Iterable[str]:
+    from dissector.frames.schema import SCHEMA  # noqa: PLC0415 - brings pyarrow along
 
-    return rules_module().names()
+    return SCHEMA.names  # type: ignore[no-any-return]
 
 
-def _scenarios() -> Iterator[str]:
+def _rule_names() -> list[str]:
+    from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
+
+    return rule_help.names()
+
+
+def _rules() -> Iterable[str]:
+    return [name for name in _rule_names() if name != "rules"]
+
+
+def _scenarios() -> Iterable[str]:
     from dissector.generate import bulk, scenarios  # noqa: PLC0415 - brings numpy along
 
-    yield from (each.name for each in scenarios.SCENARIOS)
-    yield bulk.NAME
+    return [*(each.name for each in scenarios.SCENARIOS), bulk.NAME]
 
 
-def _faults() -> Iterator[str]:
-    from dissector.generate.faults import FAULTS  # noqa: PLC0415
+def _faults() -> Iterable[str]:
+    from dissector.generate.faults import FAULTS  # noqa: PLC0415 - as above
 
-    names = (f"{each.rule}/{each.variant}" if each.variant else each.rule for each in FAULTS)
-    yield from (name for name in dict.fromkeys(names) if _PLAIN.match(name))
+    return [f"{each.rule}/{each.variant}" if each.variant else each.rule for each in FAULTS]
+
+
+#: Arguments that are lists with commas, and those that are one of many words: by command and destination.
+_LISTS: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
+    ("dissect", "fields"): _columns,
+    ("check", "rules"): _rules,
+}
+_WORDS: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
+    ("explain", "thing"): things,
+    ("generate", "scenario"): _scenarios,
+    ("generate", "breaks"): _faults,
+}

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dissector.display.table import TextColumn
-    from dissector.frames.reader import FrameReader
-    from dissector.frames.schema import Column
-    from dissector.summary.connections import ConnectionSummaries
-    from dissector.summary.streams import Streams
+    from uprscope.summaries import Summary
 
     Rows = Sequence[dict[str, Any]]
 
@@ -58,89 +55,38 @@ def run(args: argparse.Namespace) -> int:
     if args.streams and (args.all or args.hash):
         raise UsageError("--all and --hash are about connections: they do not go with --streams")
     settle_format(args)
-    reader, notes = _streams(args) if args.streams else _connections(args)
-    report(reader.report)
+    summary = _summary(args)
+    _write(args, summary)
+    report(summary.report)
     terminal = Terminal.of(sys.stderr)
-    for note in notes:
+    for note in summary.notes:
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(note)}\n")
-    return EXIT_DAMAGED if reader.report.damage else 0
+    return EXIT_DAMAGED if summary.report.damage else 0
 
 
-def _connections(args: argparse.Namespace) -> tuple[FrameReader, list[str]]:
+def _summary(args: argparse.Namespace) -> Summary:
+    from functools import partial  # noqa: PLC0415
+
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
-    from dissector.display.table import CONNECTION_TABLE  # noqa: PLC0415
-    from dissector.frames.reader import FrameReader  # noqa: PLC0415
-    from dissector.summary.byte_hash import HashingReader  # noqa: PLC0415
-    from dissector.summary.connections import ConnectionSummaries  # noqa: PLC0415
-    from dissector.summary.rows import ConnectionRows  # noqa: PLC0415
-    from dissector.summary.schema import CONNECTION_COLUMNS, HASH_COLUMNS  # noqa: PLC0415
-
-    found = ConnectionRows(everything=args.all)
-    roster = ConnectionSummaries(found.add)
-    inputs, options = expand(args.captures), options_of(args)
-    if args.hash:
-        reader: FrameReader = (hashing := HashingReader(inputs, options, ended=roster.end))
-        found.digests = hashing.digests
-    else:
-        reader = FrameReader(inputs, options, ended=roster.end)
-    _read(reader, roster)
-    columns = (*CONNECTION_COLUMNS, *HASH_COLUMNS) if args.hash else CONNECTION_COLUMNS
-    _write(args, found.sorted(), columns, CONNECTION_TABLE)
-    notes = []
-    if found.left_out:
-        notes.append(f"limit reached: {len(found.rows):,} connections are listed, {found.left_out:,} are not")
-    if found.gaps_left_out:
-        notes.append(f"limit reached: {found.gaps_left_out:,} gaps are counted, but not listed")
-    if found.without_frames and found.rows and not args.all:
-        plural = "s have" if found.without_frames > 1 else " has"
-        notes.append(
-            f"{found.without_frames:,} other connection{plural} no frames that could be read (--all lists them)"
-        )
-    return reader, notes
-
-
-def _streams(args: argparse.Namespace) -> tuple[FrameReader, list[str]]:
-    from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
-    from dissector.display.table import STREAM_TABLE  # noqa: PLC0415
-    from dissector.frames.reader import FrameReader  # noqa: PLC0415
-    from dissector.summary.connections import ConnectionSummaries, forget  # noqa: PLC0415
-    from dissector.summary.rows import stream_rows  # noqa: PLC0415
-    from dissector.summary.schema import STREAM_COLUMNS  # noqa: PLC0415
-    from dissector.summary.streams import Streams  # noqa: PLC0415
-
-    streams = Streams()
-    roster = ConnectionSummaries(forget)
-    reader = FrameReader(expand(args.captures), options_of(args), ended=roster.end)
-    _read(reader, roster, streams)
-    _write(args, list(stream_rows(streams)), STREAM_COLUMNS, STREAM_TABLE)
-    limit = f"limit reached: {streams.limit:,} streams are listed, later ones are not"
-    return reader, [limit] if streams.limit_reached else []
-
-
-def _read(reader: FrameReader, roster: ConnectionSummaries, streams: Streams | None = None) -> None:
-    """Fold over everything; streams only need to know what their connections are called."""
-    from dissector.frames.batch import FrameBatch  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
+    from uprscope.summaries import connection_summary, stream_summary  # noqa: PLC0415
 
-    with progress(reader, wanted=True) as advance:
-        for batch in reader:
-            advance()
-            view = FrameBatch(batch)
-            members = roster.fold(view, names_only=streams is not None)
-            if streams is not None:
-                streams.fold(view, members)
-            roster.settle()
+    inputs, options, watch = expand(args.captures), options_of(args), partial(progress, wanted=True)
+    if args.streams:
+        return stream_summary(inputs, options, watch=watch)
+    return connection_summary(inputs, options, everything=args.all, hashes=args.hash, watch=watch)
 
 
-def _write(args: argparse.Namespace, rows: Rows, columns: Sequence[Column], texts: Sequence[TextColumn]) -> None:
+def _write(args: argparse.Namespace, summary: Summary) -> None:
+    from dissector.display.table import CONNECTION_TABLE, STREAM_TABLE  # noqa: PLC0415 - brings numpy along
     from dissector.frames.writers import destination, open_writer  # noqa: PLC0415
     from dissector.summary.schema import joined, table_of  # noqa: PLC0415
 
     with destination(args.output) as stream:
         if args.format == "text":
-            _write_text(args, rows, texts, stream)
+            _write_text(args, summary.rows, STREAM_TABLE if args.streams else CONNECTION_TABLE, stream)
             return
-        table = table_of(rows, columns)
+        table = table_of(summary.rows, summary.columns)
         if args.format == "csv":
             table = joined(table)
         writer = open_writer(args.format, stream, table.schema)

@@ -1,15 +1,15 @@
 """``uprscope explain``: the protocol's numbers and names, and the rules of ``check``, looked up.
 
-Arguments and output only. What is said about rules comes from a module that is found by its name, and only when a rule
-is asked for: this package must not import the analysis, and questions about the protocol need none of what it loads.
+Arguments and output only: the answers come from :mod:`dissector.explain` and, about rules, from
+:mod:`analysis.check.rule_help`. The latter is imported only when a rule is asked for: the analysis takes longer to
+load than a question about the protocol takes to answer.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-_RULES = "analysis.check.rule_help"
-#: A rule, a finding of it, or a group; the last only where nothing in the protocol has that name.
+#: A rule or a finding of it; a group counts only where nothing in the protocol has its name.
 _RULE = re.compile(r"([A-Za-z]{3}-[0-9]{1,3})(?:-[0-9a-fA-F]{8})?\Z")
 _GROUP = re.compile(r"[A-Za-z]{3}\Z")
 _ALL = ("rule", "rules")
@@ -47,26 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="write the answers as JSON")
 
 
-class RulesModule(Protocol):
-    """What the module about rules has to offer."""
-
-    def names(self) -> list[str]:
-        """Return everything that can be asked."""
-
-    def facts(self, name: str) -> dict[str, Any]:
-        """Answer as data."""
-
-    def text(self, name: str, terminal: Terminal) -> str:
-        """Answer as text."""
-
-
-def rules_module() -> RulesModule:
-    """Load what knows the rules."""
-    return cast("RulesModule", importlib.import_module(_RULES))
-
-
 def run(args: argparse.Namespace) -> int:
-    """Look everything up, then write: a question without an answer writes nothing."""
+    """Look everything up before writing: if one question has no answer, nothing is written."""
     from dissector.explain import as_text, lookup  # noqa: PLC0415
 
     terminal = Terminal.of(sys.stdout, args.color)
@@ -78,7 +59,9 @@ def run(args: argparse.Namespace) -> int:
         found: list[dict[str, Any]] = [] if args.thing else as_data.overview_facts()
         for words, is_rule in _questions(args.thing):
             if is_rule:
-                found += [rules_module().facts(words[0])]
+                from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
+
+                found += [rule_help.facts(words[0])]
             else:
                 found += [as_data.result_facts(result) for result in lookup.lookup(words)]
         json.dump(found, sys.stdout, indent=2)
@@ -86,16 +69,27 @@ def run(args: argparse.Namespace) -> int:
     elif not args.thing:
         sys.stdout.write(as_text.overview(terminal))
     else:
-        pages = [
-            rules_module().text(words[0], terminal) if is_rule else as_text.render(lookup.lookup(words), terminal)
-            for words, is_rule in _questions(args.thing)
-        ]
-        sys.stdout.write("\n\n".join(pages))
+        sys.stdout.write(answers(args.thing, terminal))
     return 0
 
 
+def answers(things: Sequence[str], terminal: Terminal) -> str:
+    """Return what there is to say, as text."""
+    from dissector.explain import as_text, lookup  # noqa: PLC0415
+
+    pages = []
+    for words, is_rule in _questions(things):
+        if is_rule:
+            from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
+
+            pages.append(rule_help.text(words[0], terminal))
+        else:
+            pages.append(as_text.render(lookup.lookup(words), terminal))
+    return "\n\n".join(pages)
+
+
 def _questions(words: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
-    """Tell questions about rules from those about the protocol; the latter may be of several words."""
+    """Split the words into questions: one word each about rules, runs of words about the protocol."""
     plain: list[str] = []
     for at, word in enumerate(words):
         name = _rule(word)
@@ -126,6 +120,8 @@ def _rule(word: str) -> str | None:
         try:
             lookup.lookup([word])
         except UsageError:
-            # "nothing is called foo" is for those who asked for no group.
-            return word if word.upper() in rules_module().names() else None
+            from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
+
+            # Where it names no group either, the lookup of the protocol says that nothing is called so.
+            return word if word.upper() in rule_help.names() else None
     return None

@@ -1,4 +1,4 @@
-"""``uprscope generate``: captures made to order. Arguments and files only; the making is in ``dissector.generate``."""
+"""``uprscope generate``: captures made to order. Arguments and files only: ``dissector.generate`` makes the packets."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     job = _Job(args, _medium(args), _impairments(args), _size(args))
     with contextlib.ExitStack() as stack:
-        # The truth takes its name last: where it is, its capture is complete.
+        # The truth appears last: where it is there, its capture is complete.
         truth = _opened(stack, args.truth) if args.truth is not None else None
         job.write(_opener(stack, args, job.medium), truth)
     return 0
@@ -160,7 +160,7 @@ def _same(first: str, second: str) -> bool:
 def _medium(args: argparse.Namespace) -> Medium:
     from dissector.generate.capture_files import Medium, form_of  # noqa: PLC0415 - brings numpy along
 
-    # What has no name of its own, such as a pipe or a device, gets the richer form.
+    # Pipes and devices have no ending that says the form: they get the richer one.
     named = args.output != "-" and (Path(args.output).is_file() or not Path(args.output).exists())
     return Medium(
         form=form_of(args.output) if named else "pcapng",
@@ -214,7 +214,7 @@ def _opener(stack: contextlib.ExitStack, args: argparse.Namespace, medium: Mediu
 
     def opener(number: int) -> IO[bytes]:
         if last:
-            last.pop().close()  # complete; it takes its name together with all others
+            last.pop().close()  # complete; all files appear together, at the end
         last.append(_opened(stack, args.output if medium.rotate is None else rotated_name(args.output, number)))
         return last[0]
 
@@ -223,7 +223,7 @@ def _opener(stack: contextlib.ExitStack, args: argparse.Namespace, medium: Mediu
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One capture to be made."""
+    """One capture to make."""
 
     args: argparse.Namespace
     medium: Medium
@@ -297,7 +297,7 @@ class _Job:
 
 
 def command_line(args: argparse.Namespace) -> str:
-    """Write the command again: what was chosen, without what goes without saying, and without directories."""
+    """Return the command that makes the same capture: options other than the defaults, files without folders."""
     parser = argparse.ArgumentParser(add_help=False)
     add_arguments(parser)
     words = ["uprscope", "generate"]

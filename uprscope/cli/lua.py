@@ -1,21 +1,19 @@
 """``uprscope lua``: the Wireshark plugin, printed or put where Wireshark looks for it, and the rules that it checks.
 
 The plugin is made from the declarations when it is asked for, so an installed package has it too. This module knows
-which files go where; what is in them it does not know.
+which files go where; :mod:`analysis.codegen.lua_rules` and :mod:`dissector.codegen.lua_profile` know what is in them.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dissector.codegen import lua_profile
-from dissector.codegen import render as rendered
 from dissector.errors import UsageError
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli import wireshark
@@ -24,10 +22,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from analysis.codegen.lua_rules import ListedRule
+
 NAME = "upr.lua"
 PROFILE = "UPR"
-#: The plugin's words for its rules come from the rules; the module that puts both together is looked up by name.
-_FILES = {NAME: "analysis.codegen.lua_rules"}
 
 _EPILOG = """\
 examples:
@@ -41,7 +39,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the command's arguments."""
     parser.epilog = _EPILOG
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--install", action="store_true", help="put the plugin into your Wireshark plugin folder")
@@ -62,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print, install, remove or list."""
+    """Print, install or remove the plugin, or list the rules; return the exit status."""
     if args.profile and not args.install:
         raise UsageError("--profile goes with --install")
     if args.json and not args.rules:
@@ -78,12 +76,18 @@ def run(args: argparse.Namespace) -> int:
     elif args.rules:
         _list_rules(Terminal.of(sys.stdout, args.color), as_json=args.json)
     else:
-        sys.stdout.write(rendered(NAME, _FILES))
+        sys.stdout.write(_plugin())
     return 0
 
 
+def _plugin() -> str:
+    from analysis.codegen import lua_rules  # noqa: PLC0415 - brings the rules along
+
+    return lua_rules.render()
+
+
 def _install(plugin: Path, profile: Path | None) -> None:
-    _write(plugin, rendered(NAME, _FILES))
+    _write(plugin, _plugin())
     if profile is None:
         return
     for name, text in lua_profile.render().items():
@@ -100,7 +104,9 @@ def _note(notes: Iterator[str]) -> None:
 
 
 def _list_rules(terminal: Terminal, *, as_json: bool) -> None:
-    rules = importlib.import_module(_FILES[NAME]).listing()
+    from analysis.codegen import lua_rules  # noqa: PLC0415 - brings the rules along
+
+    rules = lua_rules.listing()
     if as_json:
         json.dump([rule._asdict() for rule in rules], sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -109,8 +115,8 @@ def _list_rules(terminal: Terminal, *, as_json: bool) -> None:
         print(terminal.encode(line))
 
 
-def _rule_lines(terminal: Terminal, rules: Sequence[Any]) -> Iterator[str]:
-    """Yield the table: what is short first, then the titles, each in as many lines as it takes."""
+def _rule_lines(terminal: Terminal, rules: Sequence[ListedRule]) -> Iterator[str]:
+    """Yield the table: the short columns, then the titles, which are wrapped."""
     rows = [("rule", "severity", "where"), *((rule.rule, rule.severity, rule.where) for rule in rules)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     indent = " " * (sum(widths) + 2 * len(widths))
@@ -120,7 +126,7 @@ def _rule_lines(terminal: Terminal, rules: Sequence[Any]) -> Iterator[str]:
         yield from terminal.wrap(title, start, indent)
 
 
-def _summary(terminal: Terminal, rules: Sequence[Any]) -> Iterator[str]:
+def _summary(terminal: Terminal, rules: Sequence[ListedRule]) -> Iterator[str]:
     counts = Counter(rule.where for rule in rules)
     yield from terminal.wrap(
         f"{counts['plugin']} of {len(rules)} rules are checked by the plugin; the other {counts['annotate']} come into"

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Cut, and return the exit status."""
+    """Write the slice, and return the exit status."""
     from analysis.check.inspection import inspect  # noqa: PLC0415
     from analysis.check.selection import Selection  # noqa: PLC0415
     from analysis.slice.packets_needed import packets_needed  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _read(text: str) -> tuple[str, Rule]:
 
 
 def _hint(inputs: list[Input], options: ReadOptions, rule: Rule) -> str:
-    """Return what there is instead."""
+    """Return which findings of the rule there are."""
     from analysis.check.inspection import inspect  # noqa: PLC0415
 
     others = [finding.id for finding in inspect(inputs, (rule,), options, limit=5).findings]

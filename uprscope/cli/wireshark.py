@@ -1,6 +1,6 @@
-"""The Wireshark of this machine: where it looks for plugins and profiles, and what it makes of scripts of root.
+"""The Wireshark of this machine: where it looks for plugins and profiles, and whether it runs the scripts of root.
 
-It knows Wireshark's folders, options and versions; it knows nothing of the plugin that is put there.
+Knows Wireshark's folders, options and versions; nothing of the plugin that is put there.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def installed() -> Installed | None:
 
 
 def root_notes() -> Iterator[str]:
-    """Say what somebody has to know who installs a plugin for root, in lines that say what to do."""
+    """Yield notes for an installation as root: whether Wireshark will run the plugin, and what to do if not."""
     if not _is_root():
         return
     user = os.environ.get("SUDO_USER", "root")
@@ -77,7 +77,7 @@ def root_notes() -> Iterator[str]:
 
 
 def _global_folder(found: Installed | None) -> str:
-    """Return the folder whose scripts run for root too, or what to put in its place."""
+    """Return the folder whose scripts run for root too, or words that say how to find it."""
     folder = _GLOBAL_FOLDER.search(_printed(found.program, "-G", "folders")) if found else None
     return shlex.quote(folder[1].strip()) if folder else "DIR (tshark -G folders: Global Lua Plugins)"
 

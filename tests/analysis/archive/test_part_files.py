@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -138,9 +139,14 @@ def test_the_zip_runs_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[st
     name = str(tmp_path / "uprscope.zip")
     assert cli.main(["archive", "--make-zip", name]) == 0
     assert capsys.readouterr().out == (
-        f"spark-submit --py-files {name} {tmp_path / 'uprscope.py'} CAPTURES -o FOLDER\n"
+        f"spark-submit --py-files {name} {tmp_path / 'uprscope_archive.py'} CAPTURES -o FOLDER\n"
     )
-    assert {"analysis/archive/job.py", "dissector/frames/reader.py"} <= set(zipfile.ZipFile(name).namelist())
+    modules = {"analysis/archive/job.py", "dissector/frames/reader.py", "uprscope/cli/archive.py"}
+    assert modules <= set(zipfile.ZipFile(name).namelist())
+    words = [sys.executable, str(tmp_path / "uprscope_archive.py"), "--help"]  # its folder comes first on the path
+    environment = {**os.environ, "PYTHONPATH": name}
+    helped = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert helped.stdout.startswith("usage: uprscope archive")
     code = f"import sys; sys.path.insert(0, {name!r}); import analysis.archive.job as j; print(j.__file__)"
     command = [sys.executable, "-P", "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

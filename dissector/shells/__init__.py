@@ -1,1 +1,0 @@
-"""Shells that complete the command line: what there is to complete, and a script for each of them."""

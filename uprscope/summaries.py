@@ -1,0 +1,101 @@
+"""Captures summed up: the rows of connections or of vbucket streams, with what there is to say beside them.
+
+One reading of the captures, for the command line and for the library. The states that are folded over the frames are
+in :mod:`dissector.summary`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dissector.frames.batch import FrameBatch
+from dissector.frames.reader import FrameReader
+from dissector.summary.byte_hash import HashingReader
+from dissector.summary.connections import ConnectionSummaries, forget
+from dissector.summary.rows import ConnectionRows, stream_rows
+from dissector.summary.schema import CONNECTION_COLUMNS, HASH_COLUMNS, STREAM_COLUMNS
+from dissector.summary.streams import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from dissector.capture import Input
+    from dissector.frames.schema import Column
+    from dissector.options import ReadOptions, ReadReport
+
+    #: Shows how far a reader has come: a context whose value is called once per batch.
+    Watch = Callable[[FrameReader], AbstractContextManager[Callable[[], None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Rows of a summary, their columns, what could not be read, and notes for people."""
+
+    rows: list[dict[str, Any]]
+    columns: tuple[Column, ...]
+    report: ReadReport
+    notes: list[str]
+
+
+@contextlib.contextmanager
+def unwatched(_: FrameReader) -> Iterator[Callable[[], None]]:
+    """Show nothing."""
+    yield lambda: None
+
+
+def connection_columns(*, hashes: bool = False) -> tuple[Column, ...]:
+    """Return the columns of connections."""
+    return (*CONNECTION_COLUMNS, *HASH_COLUMNS) if hashes else CONNECTION_COLUMNS
+
+
+def connection_summary(
+    inputs: Sequence[Input],
+    options: ReadOptions,
+    *,
+    everything: bool = False,
+    hashes: bool = False,
+    watch: Watch = unwatched,
+    option: str = "--all",
+) -> Summary:
+    """Sum captures up, one row per connection; ``everything`` includes those without frames, as ``option`` asks for."""
+    found = ConnectionRows(everything=everything)
+    connections = ConnectionSummaries(found.add)
+    if hashes:
+        reader: FrameReader = (hashing := HashingReader(inputs, options, ended=connections.end))
+        found.digests = hashing.digests
+    else:
+        reader = FrameReader(inputs, options, ended=connections.end)
+    with watch(reader) as advance:
+        for batch in reader:
+            advance()
+            connections.fold(FrameBatch(batch), names_only=False)
+            connections.settle()
+    notes = []
+    if found.left_out:
+        notes.append(f"limit reached: {len(found.rows):,} connections are listed, {found.left_out:,} are not")
+    if found.gaps_left_out:
+        notes.append(f"limit reached: {found.gaps_left_out:,} gaps are counted, but not listed")
+    if found.without_frames and found.rows and not everything:
+        plural = "s have" if found.without_frames > 1 else " has"
+        notes.append(
+            f"{found.without_frames:,} other connection{plural} no frames that could be read ({option} lists them)"
+        )
+    return Summary(found.sorted(), connection_columns(hashes=hashes), reader.report, notes)
+
+
+def stream_summary(inputs: Sequence[Input], options: ReadOptions, *, watch: Watch = unwatched) -> Summary:
+    """Sum captures up, one row per vbucket stream or refused stream request."""
+    streams = Streams()
+    connections = ConnectionSummaries(forget)
+    reader = FrameReader(inputs, options, ended=connections.end)
+    with watch(reader) as advance:
+        for batch in reader:
+            advance()
+            view = FrameBatch(batch)
+            streams.fold(view, connections.fold(view, names_only=True))
+            connections.settle()
+    notes = [f"limit reached: {streams.limit:,} streams are listed, later ones are not"]
+    return Summary(list(stream_rows(streams)), STREAM_COLUMNS, reader.report, notes if streams.limit_reached else [])
