@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from analysis.check import text_report as plain_text
-from analysis.report.table import Column, PageTable
+from analysis.report.table import PageColumn, PageTable
 from analysis.rules import RULE_BY_ID
 from dissector.terminal.style import Terminal, safe_text
 
@@ -109,7 +109,12 @@ def _evidence(finding: Finding, data: ReportData) -> PageTable:
     if finding.vbucket is not None:
         stream = f", stream id {finding.stream_id}" if finding.stream_id else ""
         parts.append(f"vbucket {finding.vbucket}{stream}")
-    columns = [Column("what it is"), Column("frame", right=True), Column("packets"), Column("time, UTC")]
+    columns = [
+        PageColumn("what it is"),
+        PageColumn("frame", right=True),
+        PageColumn("packets"),
+        PageColumn("time, UTC"),
+    ]
     rows = [_row(frame) for frame in finding.frames]
     return PageTable(f"frames-{finding.id}", f"Frames that prove it: {', '.join(parts)}", columns, rows, fixed=True)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.check.text_report import CheckSummary
-from analysis.report.table import Cell, Column, PageTable, without_empty_columns
+from analysis.report.table import Cell, PageColumn, PageTable, without_empty_columns
 from analysis.rules.model import REASONS
 from dissector.display.table import CONNECTION_TABLE, STREAM_TABLE
 from dissector.terminal.style import safe_text
@@ -105,9 +105,9 @@ def rules(data: ReportData) -> PageTable:
             )
         )
     columns = (
-        *(Column("rule"), Column("verdict"), Column("severity"), Column("checked", right=True)),
-        *(Column("violated", right=True), Column("findings", right=True), Column("undecided", wrap=True)),
-        Column("what must hold", wrap=True),
+        *(PageColumn("rule"), PageColumn("verdict"), PageColumn("severity"), PageColumn("checked", right=True)),
+        *(PageColumn("violated", right=True), PageColumn("findings", right=True), PageColumn("undecided", wrap=True)),
+        PageColumn("what must hold", wrap=True),
     )
     return without_empty_columns(PageTable("rules-table", "Rules", columns, rows), _ALWAYS)
 
@@ -133,7 +133,7 @@ def streams(data: ReportData) -> Listing | None:
 
 def _table(name: str, caption: str, columns: Sequence[TextColumn], rows: Sequence[Row]) -> PageTable:
     cells = [[_cut(column.show(row)) for column in columns] for row in rows[:MOST_ROWS]]
-    headings = [Column(column.heading, column.right) for column in columns]
+    headings = [PageColumn(column.heading, column.right) for column in columns]
     return without_empty_columns(PageTable(name, caption, headings, cells))
 
 
@@ -177,8 +177,8 @@ def _undecided(data: ReportData) -> PageTable:
         for reason, cases in sorted(reasons.items())
     ]
     columns = (
-        *(Column("reason"), Column("what it means", wrap=True)),
-        *(Column("cases", right=True), Column("rules", wrap=True)),
+        *(PageColumn("reason"), PageColumn("what it means", wrap=True)),
+        *(PageColumn("cases", right=True), PageColumn("rules", wrap=True)),
     )
     return PageTable("undecided-table", "Undecided", columns, rows)
 

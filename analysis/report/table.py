@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PageColumn:
     """The top of a column, and how its cells look."""
 
     label: str
@@ -38,11 +38,11 @@ class PageTable:
 
     id: str
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[PageColumn]
     rows: Sequence[Sequence[str | Cell]]
     fixed: bool = False
 
-    def paired(self, row: Sequence[str | Cell]) -> Iterator[tuple[Column, str | Cell]]:
+    def paired(self, row: Sequence[str | Cell]) -> Iterator[tuple[PageColumn, str | Cell]]:
         """Return the cells of a row, each with its column."""
         return zip(self.columns, row, strict=True)
 
