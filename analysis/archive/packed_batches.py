@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from analysis.archive.ordered_frames import larger
 from analysis.context import COLUMNS
-from analysis.spark.segment_rows import partition_of
+from analysis.spark.partitioning import partition_of
 from dissector.arrow import encoded
 from dissector.frames.schema import SCHEMA
 

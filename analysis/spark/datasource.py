@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from analysis.spark.map_in_arrow import spark_schema
 from analysis.spark.partition_reader import PartitionReader
-from analysis.spark.plan import begin
+from analysis.spark.capture_order import captures_in_order
 from analysis.spark.read_options import Mode, SourceOptions, truth
 from analysis.spark.storage import find, sizes
 from dissector.errors import InputError, UsageError
@@ -94,9 +94,9 @@ class UprReader(DataSourceReader):
         if not self._joined:
             runs = [[address] for address in find(self._paths)]
         else:
-            found, problems = begin(self._paths, self._reading.mode)
-            for problem in problems:
-                _LOG.warning("%s", problem.why)
+            found, skipped = captures_in_order(self._paths, self._reading.mode)
+            for each in skipped:
+                _LOG.warning("%s", each.reason)
             runs = [[address for address, _ in found]]
         size = iter(sizes([address for run in runs for address in run]))
         return [part for run in runs for part in self._shares(run, sum(next(size) for _ in run))]

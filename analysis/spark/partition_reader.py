@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark.segment_rows import conversation_key, partition_of
+from analysis.spark.partitioning import conversation_key, partition_of
 from dissector.frames.batch_builder import batch_of
 from dissector.frames.reader import FrameReader
 from dissector.tcp.frame_table import FrameTable

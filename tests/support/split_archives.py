@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from analysis.spark.plan import Plan, make_plan
+from analysis.spark.split.plan import Plan, make_plan
 from analysis.spark.read_options import SourceOptions
-from analysis.spark.segment_rows import ORDER, SEGMENTS, rows_of_part
+from analysis.spark.split.segment_rows import ORDER, SEGMENTS, rows_of_part
 from analysis.spark.split.conversations import ORDERED_SCHEMA
 from analysis.spark.split.decode_split import fallback_rows, frames_of_split, split_records
 from analysis.spark.split.frame_numbers import numbered_frames, numbers_of

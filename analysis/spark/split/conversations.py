@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark.segment_rows import conversation_key, only
+from analysis.spark.partitioning import conversation_key
+from analysis.spark.split.segment_rows import only
 from dissector.frames.batch_builder import batch_of
 from dissector.frames.schema import SCHEMA
 from dissector.link.flow_key import reverse_key

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from analysis.spark.segment_rows import blocks_of_part, conversation_key, of_conversations, rows_of_part
+from analysis.spark.partitioning import conversation_key
+from analysis.spark.split.segment_rows import blocks_of_part, of_conversations, rows_of_part
 from analysis.spark.split.conversations import ConversationFrames
 from analysis.spark.split.records import Checkpoint, RecordKind, checkpoint_of
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from analysis.spark.plan import Split
+    from analysis.spark.split.plan import Split
     from dissector.options import ReadOptions
 
 

@@ -22,7 +22,7 @@ from dissector.frames.schema import SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from analysis.spark.plan import Split
+    from analysis.spark.split.plan import Split
     from analysis.spark.split.decode_split import SplitRecords
     from dissector.options import ReadOptions
 

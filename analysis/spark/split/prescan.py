@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark.segment_rows import blocks_of_part, conversation_key, only, partition_of
+from analysis.spark.partitioning import conversation_key, partition_of
+from analysis.spark.split.segment_rows import blocks_of_part, only
 from analysis.spark.split.conversations import steps
 from analysis.spark.split.prescan_connections import PrescanConnections
 from analysis.spark.split.records import NOTES, RecordKind, pack
@@ -24,8 +25,8 @@ from dissector.tcp.lanes import SequentialPath, run_block
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analysis.spark.plan import Split
-    from analysis.spark.segment_rows import LooseSegments
+    from analysis.spark.split.plan import Split
+    from analysis.spark.split.segment_rows import LooseSegments
     from dissector.link.segment_block import SegmentBlock
     from dissector.options import ReadOptions
 

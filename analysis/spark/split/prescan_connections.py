@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.spark.segment_rows import conversation_key
+from analysis.spark.partitioning import conversation_key
 from analysis.spark.split.records import (
     SETTLED,
     UNKNOWN,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
-from analysis.spark.plan import Plan, make_plan, walk_range
+from analysis.spark.split.plan import Plan, make_plan, walk_range
 from analysis.spark.read_options import SourceOptions
-from analysis.spark.segment_rows import ORDER, SEGMENTS
+from analysis.spark.split.segment_rows import ORDER, SEGMENTS
 from analysis.spark.split.conversations import ORDERED_SCHEMA
 from analysis.spark.split.decode_split import SplitRecords, fallback_rows, frames_of_split, split_records
 from analysis.spark.split.frame_numbers import Numbers, numbered_frames, numbers_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from analysis.spark.plan import ByteRange
+    from analysis.spark.split.plan import ByteRange
 
     Batches = Iterator[pa.RecordBatch]
 
@@ -68,8 +68,8 @@ def read_frames(
     """
     reading = reading or SourceOptions()
     plan = plan_archive(spark, paths, reading)
-    for problem in plan.problems:
-        _LOG.warning("%s", problem.why)
+    for each in plan.skipped:
+        _LOG.warning("%s", each.reason)
     return frames_of(spark, plan, reading, shares=shares, numbered=numbered)
 
 

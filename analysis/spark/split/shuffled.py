@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from analysis.spark.segment_rows import conversation_key, partition_of
+from analysis.spark.partitioning import conversation_key, partition_of
 from analysis.spark.split.conversations import ConversationFrames
 from dissector.link.flow_key import reverse_key
 from dissector.link.reference import ReferenceDecoder

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analysis.spark.segment_rows import conversation_key, partition_of
+from analysis.spark.partitioning import conversation_key, partition_of
 from analysis.spark.split.prescan import FRAGMENT, ROWS, ROWS_BYTES
 from analysis.spark.split.records import CHECKPOINTS, COUNT, END, Checkpoint, RecordKind, notes_of, pack
 from analysis.spark.split.resume import Resumption, UnstitchableError, end_of, opened, rest_of

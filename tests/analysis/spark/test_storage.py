@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from analysis.spark import storage
-from analysis.spark.plan import make_plan
+from analysis.spark.split.plan import make_plan
 from analysis.spark.read_options import SourceOptions
 from analysis.spark.storage import find
 from dissector.capture import CaptureReader

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.spark.plan import make_plan
+from analysis.spark.split.plan import make_plan
 from analysis.spark.read_options import Mode, SourceOptions, ports_of
 from dissector.capture import CaptureReader, split
 from dissector.capture.split import WHOLE, FilePart, FilePartStream, Walked
@@ -205,7 +205,7 @@ def test_files_that_are_no_captures_are_left_out_or_end_the_reading(tmp_path: Pa
     for name in (str(tmp_path), f"{tmp_path}/*.pcap"):
         plan = make_plan([name], SourceOptions())
         assert plan.captures == (f"{tmp_path}/a.pcap",)
-        assert [problem.name for problem in plan.problems] == [f"{tmp_path}/b.pcap"]
+        assert [each.name for each in plan.skipped] == [f"{tmp_path}/b.pcap"]
         with pytest.raises(InputError, match=r"b\.pcap: not a capture"):
             make_plan([name], SourceOptions(mode=Mode.FAILFAST))
     with pytest.raises(InputError, match="no such file, or no file matches"):

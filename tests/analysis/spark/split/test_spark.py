@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.spark.read_options import SourceOptions
-from analysis.spark.segment_rows import conversation_key
+from analysis.spark.partitioning import conversation_key
 from analysis.spark.split.read_frames import checkpoints_of, frames_of, plan_archive
 from analysis.spark.split.records import RecordKind
 from tests.support.split_archives import (

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.spark.read_options import SourceOptions, ports_of
-from analysis.spark.segment_rows import conversation_key
+from analysis.spark.partitioning import conversation_key
 from analysis.spark.split import prescan_connections
 from analysis.spark.split.records import RecordKind
 from dissector.options import ReadOptions

@@ -10,18 +10,17 @@ not put together here: each goes, as a packet, to every share, and whoever decod
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from analysis.spark.partitioning import conversation_key, partition_of
 from dissector.capture import CaptureReader
 from dissector.capture.split import FilePartStream
 from dissector.link.columnar import ColumnarDecoder
 from dissector.link.drop_counts import Reason
-from dissector.link.flow_key import reverse_key
 from dissector.link.reference import ReferenceDecoder
 from dissector.link.segment_block import SegmentBlock, columns_of
 from dissector.tcp.connections import packet_ordinal
@@ -63,17 +62,6 @@ class LooseSegments(NamedTuple):
     linktype: int
     original: int
     data: bytes
-
-
-def conversation_key(key: bytes) -> tuple[bytes, bool]:
-    """Return what both directions of a connection have in common, and whether this is the other one."""
-    other = reverse_key(key)
-    return (other, True) if other < key else (key, False)
-
-
-def partition_of(talk: bytes, shares: int) -> int:
-    """Return which share a connection belongs to; the same everywhere and always."""
-    return zlib.crc32(talk) % shares
 
 
 def blocks_of_part(

@@ -8,21 +8,16 @@ over (one after the other here, or by the tasks of a cluster) is the caller's bu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from analysis.spark.read_options import Mode, SourceOptions
-from analysis.spark.storage import find
+from analysis.spark.capture_order import SkippedFile, captures_in_order
 from dissector.capture import split
-from dissector.capture.split import WHOLE, Beginning, FilePart, Walked
-from dissector.errors import InputError
+from dissector.capture.split import WHOLE, FilePart, Walked
 
 if TYPE_CHECKING:
+    from analysis.spark.read_options import SourceOptions
     from analysis.spark.storage import Location
-
-#: Looks at the beginnings of files wait for the network, not for the processor.
-_LOOKS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +43,13 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A file that is left out, and why."""
-
-    name: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """A reading, laid out."""
 
     captures: tuple[str, ...]
     """Names, in the order of the run."""
     pieces: tuple[Split, ...]
-    problems: tuple[Problem, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
 
 
 Walk: TypeAlias = Callable[[Sequence[ByteRange]], Sequence[Walked]]
@@ -83,7 +70,7 @@ def walk_here(stretches: Sequence[ByteRange]) -> list[Walked]:
 
 def make_plan(names: Sequence[str], reading: SourceOptions, walk: Walk = walk_here) -> Plan:
     """Lay out the reading of paths, directories, patterns and addresses."""
-    found, problems = begin(names, reading.mode)
+    found, skipped = captures_in_order(names, reading.mode)
     stretches: dict[int, list[ByteRange]] = {}
     for capture, (address, beginning) in enumerate(found):
         if beginning.splittable and (size := address.size()) > reading.split_bytes:
@@ -96,33 +83,7 @@ def make_plan(names: Sequence[str], reading: SourceOptions, walk: Walk = walk_he
         if capture in stretches:
             parts = _parts(stretches[capture], [next(walked) for _ in stretches[capture]])
         pieces += [Split(address, part, capture) for part in parts]
-    return Plan(tuple(address.name for address, _ in found), tuple(pieces), tuple(problems))
-
-
-def begin(names: Sequence[str], mode: Mode) -> tuple[list[tuple[Location, Beginning]], list[Problem]]:
-    """Find captures and put them into the order of their first packets; what is none is a problem, or an error."""
-    addresses = find(names)
-    problems: list[Problem] = []
-    found: list[tuple[Location, Beginning]] = []
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-        for address, looked in zip(addresses, pool.map(_look, addresses), strict=True):
-            if isinstance(looked, Beginning):
-                found.append((address, looked))
-            elif mode is Mode.FAILFAST:
-                raise looked
-            else:
-                problems.append(Problem(address.name, str(looked)))
-    # Files without packets go last, files with the same time keep their order.
-    found.sort(key=lambda each: (each[1].first_time_ns is None, each[1].first_time_ns or 0))
-    return found, problems
-
-
-def _look(address: Location) -> Beginning | InputError:
-    try:
-        with address.open() as file:
-            return split.begin(file, address.name)
-    except InputError as error:
-        return error
+    return Plan(tuple(address.name for address, _ in found), tuple(pieces), tuple(skipped))
 
 
 def _parts(stretches: Sequence[ByteRange], walked: Sequence[Walked]) -> list[FilePart]:
