@@ -29,11 +29,11 @@ def table(
         f"| | step | x one process | shuffled / captured | largest worker, MB | wall-clock, {first} to {last} cores |",
         "|---|---|---:|---:|---:|---:|",
     ]
-    for name, (title, share) in titles.items():
+    for name, (title, fraction) in titles.items():
         cost = sessions[first][name]
         peak = max(costs[name]["rss_mb"] for costs in sessions.values())
         gain = cost["wall_s"] / max(sessions[last][name]["wall_s"], 1e-3)
-        shuffled = cost.get("shuffled", 0.0) / (size * share)
+        shuffled = cost.get("shuffled", 0.0) / (size * fraction)
         lines.append(
             f"| {_LETTERS.get(name, '')} | {title} | {ratios[name]:.2f} | {shuffled:.3f} | {peak:.0f} | {gain:.2f} |"
         )

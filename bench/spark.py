@@ -48,7 +48,7 @@ class Step:
     most: float | None = None  #: the goal: at most so many times its CPU
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         """Return which part of the captures it is about."""
         return 1 / FILES if self.name.startswith("growth") else 1.0
 
@@ -244,7 +244,7 @@ def _least(command: list[str], rounds: int) -> tuple[Cost, bytes]:
 
 def ratios(costs: Mapping[str, Mapping[str, float]], single: Mapping[str, Cost]) -> dict[str, float]:
     """Return the CPU time of steps as multiples of the single processes'; of one file more, of its part of them."""
-    return {step.name: costs[step.name]["cpu_s"] / (single[step.single].cpu_s * step.share) for step in STEPS}
+    return {step.name: costs[step.name]["cpu_s"] / (single[step.single].cpu_s * step.fraction) for step in STEPS}
 
 
 def table(cores: int, measured: dict[str, Any], single: Mapping[str, Cost], size: int) -> list[str]:
@@ -263,7 +263,7 @@ def table(cores: int, measured: dict[str, Any], single: Mapping[str, Cost], size
     ]
     for step in STEPS:
         cost = costs[step.name]
-        shuffled = cost.get("shuffled", 0.0) / (size * step.share)
+        shuffled = cost.get("shuffled", 0.0) / (size * step.fraction)
         lines.append(
             f"| {step.title} | {cost['cpu_s']:.1f} | {step.single} | {times[step.name]:.2f} | {cost['wall_s']:.1f} "
             f"| {shuffled:.3f} | {cost['rss_mb']:.0f} |"
@@ -330,7 +330,7 @@ def main() -> int:
         costs[case, step.name] = Cost(cost["cpu_s"], cost["wall_s"], cost["rss_mb"])
     lines += ["| goal | measured | |", "|---|---|---|"]
     lines += ["| {} | {} | {} |".format(*each) for each in verdicts(costs, goals(Case(LARGE, case.connections)))]
-    titles = {step.name: (step.title, step.share) for step in STEPS}
+    titles = {step.name: (step.title, step.fraction) for step in STEPS}
     lines += ["", *document(titles, single, ratios(first["costs"], single), sessions, size)]
     print("\n".join(lines))
     return 0

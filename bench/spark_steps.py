@@ -105,10 +105,10 @@ class Steps:
         found["rules"] = self._rules(archive)
         found["parquet"] = sum(path.stat().st_size for path in (archive / "frames").rglob("*.parquet"))
         rings = check_by_ring.rings_below(archive)
-        told = spark_tables.uri(folder / "outcomes")
+        path = spark_tables.uri(folder / "outcomes")
         with self.step("check, shuffled"):
-            check_by_connection.outcomes(spark, rings, dict.fromkeys(rings, 2)).write.parquet(told)
-        shuffled = spark.read.parquet(told)
+            check_by_connection.outcomes(spark, rings, dict.fromkeys(rings, 2)).write.parquet(path)
+        shuffled = spark.read.parquet(path)
         sums = shuffled.where("tally is not null").groupBy("tally.rule").agg({"tally.checked": "sum"}).collect()
         found["shuffled"] = {row[0]: row[1] for row in sums}
         self.prefix = f"{prefix}growth, "

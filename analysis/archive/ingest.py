@@ -52,7 +52,9 @@ RESULT = pa.schema(
 )
 
 
-def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: ReadOptions) -> Callable[[Batches], Batches]:
+def ingest_task(
+    folder: Path, rings: Callable[[], Sequence[Ring]], options: ReadOptions
+) -> Callable[[Batches], Batches]:
     """Return what a task does: numbers of rings in (a column ``id``), results out; files go below ``folder``."""
 
     def run(batches: Batches) -> Batches:
@@ -65,9 +67,9 @@ def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: ReadOpti
 
 def ingest(folder: Path, ring: Ring, options: ReadOptions) -> dict[str, Any]:
     """Read a ring; return a row of :data:`RESULT`. A file that can't be read is left out, with its reason."""
-    notes: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     inputs = [capture.input() for capture in ring.captures]
-    usable = [each for each in inputs if not _refused(each, notes)]
+    usable = [each for each in inputs if not _is_unusable(each, reasons)]
     while True:
         parts = PartFiles(folder, ring.id, uuid.uuid4().hex[:12])
         try:
@@ -76,19 +78,19 @@ def ingest(folder: Path, ring: Ring, options: ReadOptions) -> dict[str, Any]:
         except Exception as error:
             # Whatever a file does to the reader, the others must get through.
             parts.abandon()
-            if _unreachable(usable, error):
+            if _is_unreachable(usable, error):
                 raise
-            guilty = _guilty(usable, options, notes) or _blame(usable, notes, error)
-            usable = [each for each in usable if each not in guilty]
+            unreadable = _unreadable_alone(usable, options, reasons) or _unreadable_together(usable, reasons, error)
+            usable = [each for each in usable if each not in unreadable]
     report, connections = result
-    rows = [{"capture": name, "outcome": LEFT_OUT, "reason": reason} for name, reason in sorted(notes.items())]
+    rows = [{"capture": name, "outcome": LEFT_OUT, "reason": reason} for name, reason in sorted(reasons.items())]
     damage = [{"capture": each.capture, "outcome": DAMAGED, "reason": str(each)} for each in report.damage]
     parts.write(QUARANTINE, table_of([*rows, *damage], QUARANTINE.columns))
     return {
         "ring": ring.id,
         "frames": report.frames,
         "connections": connections,
-        "left_out": len(notes),
+        "left_out": len(reasons),
         "damaged": len({each["capture"] for each in damage}),
         "files": parts.close(),
     }
@@ -98,60 +100,60 @@ def _read(inputs: Sequence[Input], options: ReadOptions, parts: PartFiles) -> tu
     found = ConnectionRows()
     streams = Streams()
 
-    def end(connection: Connection, member: ConnectionSummary | None) -> None:
-        found.add(connection, member)
-        forget(connection, member)
+    def end(connection: Connection, summary: ConnectionSummary | None) -> None:
+        found.add(connection, summary)
+        forget(connection, summary)
 
-    roster = ConnectionSummaries(end)
+    summaries = ConnectionSummaries(end)
     chosen = dataclasses.replace(options, inspect=True, separate=False)
-    reader = FrameReader(inputs, chosen, ended=roster.end)
+    reader = FrameReader(inputs, chosen, ended=summaries.end)
     for batch in reader:
-        view = FrameBatch(batch)
-        streams.fold(view, roster.fold(view))
-        roster.settle()
+        frames = FrameBatch(batch)
+        streams.fold(frames, summaries.fold(frames))
+        summaries.settle()
         parts.write_frames(FRAMES, batch)
     parts.write(CONNECTIONS, table_of(found.sorted(), CONNECTIONS.columns))
     parts.write(STREAMS, table_of(list(stream_rows(streams)), STREAMS.columns))
     return reader.report, len(found.rows)
 
 
-def _refused(each: Input, notes: dict[str, str]) -> bool:
+def _is_unusable(each: Input, reasons: dict[str, str]) -> bool:
     """Tell whether a file can't be used at all, and note why."""
     try:
         CaptureReader(each, chunk_bytes=_PEEK_BYTES).close()
     except Exception as error:
-        if _unreachable([each], error):
+        if _is_unreachable([each], error):
             raise
-        notes[each.name] = _reason(each, error)
+        reasons[each.name] = _reason(each, error)
         return True
     return False
 
 
-def _unreachable(inputs: Sequence[Input], error: Exception) -> bool:
+def _is_unreachable(inputs: Sequence[Input], error: Exception) -> bool:
     """Tell whether it is not a file that is bad but the way to it: then nothing is known of it, and the task fails."""
-    elsewhere = any(isinstance(each, RemoteFile) for each in inputs)
+    remote = any(isinstance(each, RemoteFile) for each in inputs)
     why = error if isinstance(error, OSError) else error.__cause__
-    return elsewhere and isinstance(why, OSError) and not isinstance(why, FileNotFoundError)
+    return remote and isinstance(why, OSError) and not isinstance(why, FileNotFoundError)
 
 
-def _guilty(inputs: Sequence[Input], options: ReadOptions, notes: dict[str, str]) -> list[Input]:
+def _unreadable_alone(inputs: Sequence[Input], options: ReadOptions, reasons: dict[str, str]) -> list[Input]:
     """Read every file alone; return those that can't be read that way either."""
-    guilty = []
+    unreadable = []
     for each in inputs:
         try:
             for _ in FrameReader([each], options):
                 pass
         except Exception as error:
-            if _unreachable([each], error):
+            if _is_unreachable([each], error):
                 raise
-            notes[each.name] = _reason(each, error)
-            guilty.append(each)
-    return guilty
+            reasons[each.name] = _reason(each, error)
+            unreadable.append(each)
+    return unreadable
 
 
-def _blame(inputs: Sequence[Input], notes: dict[str, str], error: Exception) -> list[Input]:
+def _unreadable_together(inputs: Sequence[Input], reasons: dict[str, str], error: Exception) -> list[Input]:
     """Leave all files out: it is their being together that can't be read."""
-    notes.update({each.name: _reason(each, error) for each in inputs})
+    reasons.update({each.name: _reason(each, error) for each in inputs})
     return list(inputs)
 
 

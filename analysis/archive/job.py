@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from analysis.archive import check_by_ring, cross_check, manifest, progress, spark_tables, transaction
 from analysis.archive.check_by_connection import findings_of, outcomes, tallies_of
-from analysis.archive.ingest import RESULT, ingests
+from analysis.archive.ingest import RESULT, ingest_task
 from analysis.archive.manifest import Manifest, ManifestEntry
 from analysis.archive.part_files import publish
-from analysis.archive.rings import Capture, find, rings
-from analysis.archive.rule_summary import summary
+from analysis.archive.rings import Capture, find_captures, group_into_rings
+from analysis.archive.rule_summary import summary_table
 from analysis.archive.schema import FINDINGS, QUARANTINE, SPANS, SUMMARY
 from analysis.rules import GLOBAL_RULES, RULES
 from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
@@ -66,15 +66,17 @@ def run(
     """Bring an archive up to date with captures: files, directories, patterns."""
     chosen = options or ReadOptions()
     archive = archive.absolute()
-    captures = find(names, without=archive)
+    captures = find_captures(names, without=archive)
     fresh = not archive.exists()
     with transaction.locked(archive):
         recovered = transaction.recover(archive)
         before = manifest.read(archive)
         made_by = _made_by(chosen, separate=separate)
         known = [each for entry in before.rings.values() for each in entry.captures]
-        there = rings(_still(captures, known, redo=made_by != before.made_by), separate=separate)
-        changed = [ring for ring in there if made_by != before.made_by or not _held(before, ring)]
+        there = group_into_rings(
+            _with_known_captures(captures, known, redo=made_by != before.made_by), separate=separate
+        )
+        changed = [ring for ring in there if made_by != before.made_by or not _is_current(before, ring)]
         outcome = Outcome(archive, before, [ring.id for ring in changed], recovered=recovered)
         if changed:
             try:
@@ -84,20 +86,20 @@ def run(
                 raise
         outcome.gone = len({each.path for each in known} - _paths(outcome.manifest))
         outcome.kept = len(outcome.manifest.rings) - len(changed)
-        if outcome.manifest.across_of != _states(outcome.manifest):
+        if outcome.manifest.across_of != _ring_states(outcome.manifest):
             outcome.manifest = _compare(spark, archive, outcome.manifest)
     return outcome
 
 
-def _still(given: Sequence[Capture], known: Sequence[Capture], *, redo: bool) -> list[Capture]:
+def _with_known_captures(given: Sequence[Capture], known: Sequence[Capture], *, redo: bool) -> list[Capture]:
     """Add to the given captures those of their rings, or of all, that were read before and are still there."""
     found = {each.path: each for each in given}
-    touched = {each.place: each for each in given}
+    touched = {each.directory for each in given}
     beside = {_system_of(each.path): each for each in given}
     for each in known:
-        if each.path not in found and (redo or each.place in touched):
+        if each.path not in found and (redo or each.directory in touched):
             # What it takes to look there is in no manifest: it is that of the captures that were given.
-            now = Capture.of(each.path, near=beside.get(_system_of(each.path)))
+            now = Capture.of(each.path, beside=beside.get(_system_of(each.path)))
             if now is not None:
                 found[each.path] = now
     return list(found.values())
@@ -109,7 +111,7 @@ def _system_of(path: str) -> str:
     return f"{scheme}{separator}{rest.partition('/')[0]}" if separator else ""
 
 
-def _held(before: Manifest, ring: Ring) -> bool:
+def _is_current(before: Manifest, ring: Ring) -> bool:
     entry = before.rings.get(ring.id)
     return entry is not None and entry.holds(ring)
 
@@ -125,7 +127,7 @@ def _add(
         entries = _ingest(spark, folder, changed, options)
     read = {name for name, entry in entries.items() if entry.left_out < len(entry.captures)}
     if not read and not before.rings:
-        raise InputError(_nothing(spark, folder, sum(entry.left_out for entry in entries.values())))
+        raise InputError(_nothing_readable(spark, folder, sum(entry.left_out for entry in entries.values())))
     with progress.step(spark.sparkContext, "checking connections"):
         _check(spark, folder)
     for name in transaction.staged(folder):
@@ -144,7 +146,7 @@ def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: Rea
     # They come largest first, and a task gets neighbours: deal them out like cards.
     shared = spark.sparkContext.broadcast([ring for task in range(tasks) for ring in changed[task::tasks]])
     numbers = spark.range(0, len(changed), 1, tasks)
-    results = map_in_arrow(numbers, ingests(folder, lambda: shared.value, options), spark_schema(RESULT)).collect()
+    results = map_in_arrow(numbers, ingest_task(folder, lambda: shared.value, options), spark_schema(RESULT)).collect()
     places = {ring.id: ring for ring in changed}
     entries: dict[str, ManifestEntry] = {}
     for row in results:
@@ -159,33 +161,33 @@ def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: Rea
 
 def _check(spark: SparkSession, folder: Path) -> None:
     there = check_by_ring.rings_below(folder)
-    whole, shares = check_by_ring.partitioned(there, spark.sparkContext.defaultParallelism)
+    whole, partitions = check_by_ring.whole_or_partitioned(there, spark.sparkContext.defaultParallelism)
     check_by_ring.check_rings(spark, folder, there, whole)
-    if not shares:
+    if not partitions:
         return
-    told = spark_tables.uri(folder / "_outcomes")
-    large = {name: there[name] for name in shares}
-    outcomes(spark, large, shares).write.parquet(told)  # once: findings and tallies come of the same tasks
-    found = spark.read.parquet(told)
+    path = spark_tables.uri(folder / "_outcomes")
+    large = {name: there[name] for name in partitions}
+    outcomes(spark, large, partitions).write.parquet(path)  # once: findings and tallies come of the same tasks
+    found = spark.read.parquet(path)
     kept = findings_of(found)
     spark_tables.write(kept, folder, FINDINGS)
-    spark_tables.write(summary(tallies_of(found), kept), folder, SUMMARY)
+    spark_tables.write(summary_table(tallies_of(found), kept), folder, SUMMARY)
 
 
 def _compare(spark: SparkSession, archive: Path, before: Manifest) -> Manifest:
     """Check the rules that look at everything there is, as far as what has changed can concern them."""
     folder = transaction.begin(archive, uuid.uuid4().hex[:12])
-    states = _states(before)
-    move = cross_check.RingDelta.between(before.across_of, states)
+    states = _ring_states(before)
+    delta = cross_check.RingDelta.between(before.across_of, states)
     with progress.step(spark.sparkContext, "comparing connections"):
-        cross_check.compare(spark, archive, folder, move)
-    kept = [name for name in before.across if name.startswith(f"{SPANS.name}/") and _ring_of(name) in move.stayed]
+        cross_check.compare(spark, archive, folder, delta)
+    kept = [name for name in before.across if name.startswith(f"{SPANS.name}/") and _ring_of(name) in delta.unchanged]
     after = dataclasses.replace(before, across=[*kept, *transaction.staged(folder)], across_of=states)
     transaction.commit(archive, folder, sorted({*before.across} - {*kept}), after)
     return after
 
 
-def _nothing(spark: SparkSession, folder: Path, count: int) -> str:
+def _nothing_readable(spark: SparkSession, folder: Path, count: int) -> str:
     first = spark_tables.read(spark, folder, QUARANTINE).orderBy("capture").first()
     example = f": {first['capture']}: {first['reason']}" if first is not None else ""
     return f"none of {count} files can be read{example}" if count > 1 else example.removeprefix(": ")
@@ -206,7 +208,7 @@ def _made_by(options: ReadOptions, *, separate: bool) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _states(contents: Manifest) -> dict[str, str]:
+def _ring_states(contents: Manifest) -> dict[str, str]:
     """Return of each ring what tells whether it is still the same."""
     states = {}
     for name, entry in sorted(contents.rings.items()):

@@ -52,7 +52,7 @@ class Manifest:
         document = {
             "form": FORM,
             "made_by": self.made_by,
-            "rings": {name: _plain(entry) for name, entry in sorted(self.rings.items())},
+            "rings": {name: _as_json(entry) for name, entry in sorted(self.rings.items())},
             "across": self.across,
             "across_of": self.across_of,
         }
@@ -91,7 +91,7 @@ def write_text(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _plain(entry: ManifestEntry) -> dict[str, Any]:
+def _as_json(entry: ManifestEntry) -> dict[str, Any]:
     return {
         "place": entry.place,
         "captures": [[each.path, each.size, each.mtime_ns] for each in entry.captures],

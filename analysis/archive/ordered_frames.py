@@ -29,10 +29,10 @@ _BATCH_BYTES = 32 << 20
 
 def frames_in_order(paths: Sequence[Path], columns: Sequence[str], rows: int = BATCH_ROWS) -> Batches:
     """Read columns of files, the number of frames among them."""
-    yield from larger(_merged(paths, columns, rows), rows)
+    yield from merge_small_batches(_merge_by_frame(paths, columns, rows), rows)
 
 
-def larger(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Batches:
+def merge_small_batches(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Batches:
     """Put small batches together, up to a number of rows and of bytes; large ones are left as they are."""
     pending: list[pa.RecordBatch] = []
     count = size = 0
@@ -47,9 +47,9 @@ def larger(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Batches
         yield pa.concat_batches(pending)
 
 
-def _merged(paths: Sequence[Path], columns: Sequence[str], rows: int) -> Batches:
+def _merge_by_frame(paths: Sequence[Path], columns: Sequence[str], rows: int) -> Batches:
     """Give out the rows of all files by number: of the file that is first, all before the next one's turn."""
-    waiting = sorted(((_first(path), path) for path in paths), reverse=True)
+    waiting = sorted(((_first_frame(path), path) for path in paths), reverse=True)
     reading: list[tuple[int, int, _PartSource]] = []
     while waiting or reading:
         while waiting and (not reading or waiting[-1][0] <= reading[0][0]):
@@ -107,7 +107,7 @@ class _PartSource:
         self._last = int(self._frames[-1])
 
 
-def _first(path: Path) -> int:
+def _first_frame(path: Path) -> int:
     """Return the number of a file's first frame, from its footer where that tells."""
     with pq.ParquetFile(path) as file:
         if not file.metadata.num_rows:

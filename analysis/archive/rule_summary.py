@@ -41,7 +41,7 @@ from numbers join {known} as known using (rule)
 """
 
 
-def row_of(tally: Tally, findings: int) -> dict[str, Any]:
+def summary_row(tally: Tally, findings: int) -> dict[str, Any]:
     """Return a row of the summary; ``findings`` are those that are kept of the rule."""
     rule = _RULES[tally.rule]
     return {
@@ -59,7 +59,7 @@ def row_of(tally: Tally, findings: int) -> dict[str, Any]:
     }
 
 
-def summary(tallies: DataFrame, findings: DataFrame) -> DataFrame:
+def summary_table(tallies: DataFrame, findings: DataFrame) -> DataFrame:
     """Return the table of the summary; ``tallies`` have a ring, a rule, numbers and reasons."""
     spark = tallies.sparkSession
     rows = [(rule.id, rule.severity.value, rule.title) for rule in _RULES.values()]

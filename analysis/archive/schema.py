@@ -44,7 +44,7 @@ QUARANTINE_COLUMNS: tuple[Column, ...] = (
 )
 
 #: Which seqnos of one branch of a vbucket: the beginning of what rules across connections keep.
-_STRETCH = (
+_CHUNK_COLUMNS = (
     Column("bucket", pa.string(), "bucket; empty: not known"),
     Column("vbucket", pa.int32(), "vbucket"),
     Column("branch", pa.int64(), "UUID of the branch of history (failover log); null: not known"),
@@ -52,13 +52,13 @@ _STRETCH = (
 )
 
 SPAN_COLUMNS: tuple[Column, ...] = (
-    *_STRETCH,
+    *_CHUNK_COLUMNS,
     Column("first_seqno", pa.int64(), "lowest seqno that the ring shows there"),
     Column("last_seqno", pa.int64(), "highest seqno that the ring shows there"),
 )
 
 COMPARED_COLUMNS: tuple[Column, ...] = (
-    *_STRETCH,
+    *_CHUNK_COLUMNS,
     Column("first_seqno", pa.int64(), "lowest seqno"),
     Column("last_seqno", pa.int64(), "highest seqno"),
     Column("checked", pa.int64(), "seqnos that were shown more than once"),

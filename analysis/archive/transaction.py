@@ -52,7 +52,7 @@ def recover(archive: Path) -> bool:
     finished = False
     for folder in sorted(staging.iterdir()) if staging.is_dir() else ():
         if (folder / _JOURNAL).is_file():
-            _play(archive, folder)
+            _replay(archive, folder)
             finished = True
     shutil.rmtree(staging, ignore_errors=True)
     return finished
@@ -81,11 +81,11 @@ def commit(archive: Path, folder: Path, remove: list[str], after: Manifest) -> N
     """Make a change: the files below a run's folder come in, others go, and the manifest says so."""
     journal = {"move": staged(folder), "remove": sorted(remove), "manifest": after.dumps()}
     manifest.write_text(folder / _JOURNAL, json.dumps(journal))
-    _play(archive, folder)
+    _replay(archive, folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _play(archive: Path, folder: Path) -> None:
+def _replay(archive: Path, folder: Path) -> None:
     """Do what a journal says; what is done already does not matter."""
     journal = json.loads((folder / _JOURNAL).read_text(encoding="utf-8"))
     for name in journal["remove"]:

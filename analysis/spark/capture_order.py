@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.spark.read_options import Mode
-from analysis.spark.storage import find
+from analysis.spark.storage import find_files
 from dissector.capture import split
 from dissector.capture.split import Beginning
 from dissector.errors import InputError
@@ -33,11 +33,9 @@ class SkippedFile:
     reason: str
 
 
-def captures_in_order(
-    names: Sequence[str], mode: Mode
-) -> tuple[list[tuple[Location, Beginning]], list[SkippedFile]]:
+def captures_in_order(names: Sequence[str], mode: Mode) -> tuple[list[tuple[Location, Beginning]], list[SkippedFile]]:
     """Find captures and sort them by the time of their first packet; raises InputError for another file if FAILFAST."""
-    addresses = find(names)
+    addresses = find_files(names)
     skipped: list[SkippedFile] = []
     found: list[tuple[Location, Beginning]] = []
     with ThreadPoolExecutor(_READ_AT_ONCE) as pool:

@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def put_off() -> Iterator[None]:
+def delay_interrupt() -> Iterator[None]:
     """Have an interruption in the block come when it ends, and the handler from before be there again."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came and before is not signal.SIG_IGN:
+    if received and before is not signal.SIG_IGN:
         raise KeyboardInterrupt
 
 
-def keep_quiet() -> None:
+def silence_root_logger() -> None:
     """Have the root logger say nothing: with no handler at all, it would make one that writes to stderr."""
     logging.getLogger().addHandler(logging.NullHandler())
 
 
-def behind(error: BaseException) -> bool:
+def caused_by_interrupt(error: BaseException) -> bool:
     """Tell whether an error came up while an interruption was on its way out: Java does not answer any more then."""
     found: BaseException | None = error
     while found is not None:

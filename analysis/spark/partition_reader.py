@@ -34,10 +34,10 @@ _ARRAYS = tuple(field.name for field in fields(FrameTable) if field.name not in 
 class PartitionReader(FrameReader):
     """Captures to record batches of the frames of one share."""
 
-    def __init__(self, inputs: Sequence[Input], options: ReadOptions, share: int, shares: int) -> None:
+    def __init__(self, inputs: Sequence[Input], options: ReadOptions, partition: int, partitions: int) -> None:
         super().__init__(inputs, options)
-        self._share = share
-        self._shares = shares
+        self._partition = partition
+        self._partitions = partitions
 
     def _batches(self, table: FrameTable) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         first = self.report.frames + 1
@@ -45,7 +45,7 @@ class PartitionReader(FrameReader):
         mine = np.array([self._is_mine(connection.key) for connection in table.connections], np.bool_)
         chosen = np.flatnonzero(mine[table.connection])
         if len(chosen):
-            part = _only(table, chosen)
+            part = _select_frames(table, chosen)
             batch = batch_of(part, 1, self._captures, self.options)
             if "frame" in batch.schema.names:
                 place = batch.schema.get_field_index("frame")
@@ -53,10 +53,10 @@ class PartitionReader(FrameReader):
             yield batch, part
 
     def _is_mine(self, key: bytes) -> bool:
-        return partition_of(conversation_key(key)[0], self._shares) == self._share
+        return partition_of(conversation_key(key)[0], self._partitions) == self._partition
 
 
-def _only(table: FrameTable, chosen: NDArray[np.int64]) -> FrameTable:
+def _select_frames(table: FrameTable, chosen: NDArray[np.int64]) -> FrameTable:
     """Return some frames of a table."""
     part = replace(table, **{name: getattr(table, name)[chosen] for name in _ARRAYS})
     rank = np.empty(len(chosen), np.int64)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES = 128 << 20
 _SMALLEST_SPLIT_BYTES = 1 << 10
-_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 #: Spark's own, and those that hold what is to be read.
-_NOT_OURS = frozenset({"path", "paths", "header"})
+_SPARK_OPTIONS = frozenset({"path", "paths", "header"})
 _NAMES = ("values", "ports", "dialect", "splitBytes", "mode")
 
 
@@ -54,11 +54,11 @@ class SourceOptions:
         """
         given = {name.lower(): str(value) for name, value in options.items()}
         names = (*_NAMES, *others)
-        unknown = sorted(given.keys() - {name.lower() for name in names} - _NOT_OURS)
+        unknown = sorted(given.keys() - {name.lower() for name in names} - _SPARK_OPTIONS)
         if unknown:
             raise UsageError(f"option {unknown[0]}: not known; there are {', '.join(names)}")
         return cls(
-            values=truth("values", given.get("values", "false")),
+            values=parse_bool("values", given.get("values", "false")),
             ports=ports_of(given.get("ports", "")),
             dialect=_dialect(given["dialect"]) if "dialect" in given else None,
             split_bytes=_split_bytes(given.get("splitbytes", str(SPLIT_BYTES))),
@@ -71,11 +71,11 @@ class SourceOptions:
         return ReadOptions(values=self.values, ports=self.ports, dialect=self.dialect)
 
 
-def truth(name: str, text: str) -> bool:
+def parse_bool(name: str, text: str) -> bool:
     """Read an option that is true or false."""
-    if text.lower() not in _TRUTH:
+    if text.lower() not in _BOOLEANS:
         raise UsageError(f"option {name}={text}: expected true or false")
-    return _TRUTH[text.lower()]
+    return _BOOLEANS[text.lower()]
 
 
 def ports_of(text: str) -> Ports:

@@ -34,7 +34,7 @@ _SETTINGS = {
 #: Frames come into the JVM as Arrow batches, of which it checks every bound of every value: a tenth of what the data
 #: source takes. The batches are made by pyarrow, whose offsets are right. Only where the driver's JVM does the work:
 #: the options of a cluster's executors are its administrator's.
-_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
+_UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true"
 #: On one machine nobody else needs to reach Spark, and its name may not resolve.
 _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -64,10 +64,10 @@ def spark_session(
     elif not _running(SparkSession):
         use_java()
         builder = builder.master(master)
-        settings |= log4j.settings(settings, log_level)
+        settings |= log4j.log_settings(settings, log_level)
         if master.startswith("local"):
-            if log4j.OPTIONS not in (conf or {}):
-                settings[log4j.OPTIONS] = f"{settings.get(log4j.OPTIONS, '')} {_UNCHECKED}".strip()
+            if log4j.JAVA_OPTIONS not in (conf or {}):
+                settings[log4j.JAVA_OPTIONS] = f"{settings.get(log4j.JAVA_OPTIONS, '')} {_UNCHECKED_ARROW}".strip()
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             settings = {**_LOCAL_SETTINGS, **settings}

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.spark.partitioning import conversation_key
-from analysis.spark.split.segment_rows import only
+from analysis.spark.split.segment_rows import select_segments
 from dissector.frames.batch_builder import batch_of
 from dissector.frames.schema import SCHEMA
 from dissector.link.flow_key import reverse_key
@@ -40,7 +40,7 @@ ORDERED_SCHEMA = SCHEMA.append(RELEASED)
 #: Frames that the end of the run released come last, in the order in which their connections began.
 AT_END = 1 << 62
 #: How many segments of a new connection are taken at first, and up to where before all the rest.
-_STEPS = (32, 512)
+_STEP_SEGMENTS = (32, 512)
 
 
 class TrackedConnections(Connections):
@@ -86,13 +86,13 @@ class ConversationFrames:
 
     def run(self, block: SegmentBlock) -> Iterator[pa.RecordBatch]:
         """Take the segments of a block; yield the frames that they completed."""
-        for part in steps(block, self.connections):
+        for part in new_connections_first(block, self.connections):
             yield from self._batch(run_block(self.connections, self._slow, part))
 
-    def end(self, talks: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+    def end(self, conversations: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """The run is over for some talks."""
-        for talk in talks:
-            entry = self.connections.live.get(talk)
+        for conversation in conversations:
+            entry = self.connections.live.get(conversation)
             if entry is not None:
                 began = self.connections.began[entry[0].index]
                 before = len(self._slow.frames)
@@ -100,8 +100,8 @@ class ConversationFrames:
                 emitted = self._slow.frames[before:]
                 self._slow.frames[before:] = [(AT_END + began, *frame[1:]) for frame in emitted]
         yield from self._batch(self._slow.table())
-        for talk in talks:
-            self.counts.pop(talk, None)
+        for conversation in conversations:
+            self.counts.pop(conversation, None)
 
     def _batch(self, table: FrameTable) -> Iterator[pa.RecordBatch]:
         if not len(table):
@@ -126,7 +126,7 @@ class ConversationFrames:
         return numbers
 
 
-def steps(block: SegmentBlock, connections: Connections) -> Iterator[SegmentBlock]:
+def new_connections_first(block: SegmentBlock, connections: Connections) -> Iterator[SegmentBlock]:
     """Take the first segments of new connections first: only what is established goes through the fast lane."""
     if not len(block):
         return
@@ -135,17 +135,17 @@ def steps(block: SegmentBlock, connections: Connections) -> Iterator[SegmentBloc
         yield block
         return
     places: dict[bytes, int] = {}
-    talk = np.array([places.setdefault(conversation_key(key)[0], len(places)) for key in block.keys], np.int64)[
+    conversation = np.array([places.setdefault(conversation_key(key)[0], len(places)) for key in block.keys], np.int64)[
         block.flow
     ]
     new = np.zeros(len(places), bool)
     new[[places[conversation_key(key)[0]] for key in fresh]] = True
-    order = np.argsort(talk, kind="stable")
-    counts = np.bincount(talk, minlength=len(places))
-    rank = np.empty(len(talk), np.int64)
-    rank[order] = np.arange(len(talk)) - np.repeat(np.cumsum(counts) - counts, counts)
-    step = np.where(new[talk], np.searchsorted(_STEPS, rank, side="right"), len(_STEPS))
-    for number in range(len(_STEPS) + 1):
+    order = np.argsort(conversation, kind="stable")
+    counts = np.bincount(conversation, minlength=len(places))
+    rank = np.empty(len(conversation), np.int64)
+    rank[order] = np.arange(len(conversation)) - np.repeat(np.cumsum(counts) - counts, counts)
+    step = np.where(new[conversation], np.searchsorted(_STEP_SEGMENTS, rank, side="right"), len(_STEP_SEGMENTS))
+    for number in range(len(_STEP_SEGMENTS) + 1):
         chosen = np.flatnonzero(step == number)
         if len(chosen):
-            yield block if len(chosen) == len(block) else only(block, chosen)
+            yield block if len(chosen) == len(block) else select_segments(block, chosen)

@@ -16,19 +16,19 @@ import pyarrow as pa
 
 from analysis.spark.split.conversations import AT_END, ORDERED_SCHEMA
 from analysis.spark.split.decode_split import groups_of_split
-from analysis.spark.split.records import COUNT, END, RecordKind
+from analysis.spark.split.records import END_COUNT, FRAME_COUNT, RecordKind
 from dissector.frames.schema import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from analysis.spark.split.plan import Split
     from analysis.spark.split.decode_split import SplitRecords
+    from analysis.spark.split.plan import Split
     from dissector.options import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class FrameNumbers:
     """Which numbers frames have."""
 
     first: Sequence[int]
@@ -39,15 +39,15 @@ class Numbers:
     """How many there are."""
 
 
-def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers:
+def number_frames(splits: int, rows: Iterable[tuple[int, int, bytes]]) -> FrameNumbers:
     """Take pieces, kinds and bodies of the checkpoint rows that count; other kinds are passed over."""
-    counts = [0] * pieces
+    counts = [0] * splits
     ends: list[tuple[int, int]] = []
-    for piece, kind, body in rows:
-        if kind == RecordKind.FRAMES:
-            counts[piece] += COUNT.unpack(body)[0]
-        elif kind == RecordKind.END:
-            ends.append(END.unpack(body))
+    for split, kind, body in rows:
+        if kind == RecordKind.FRAME_COUNT:
+            counts[split] += FRAME_COUNT.unpack(body)[0]
+        elif kind == RecordKind.END_COUNT:
+            ends.append(END_COUNT.unpack(body))
     sums = [0]
     for count in counts:
         sums.append(sums[-1] + count)
@@ -56,19 +56,19 @@ def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers:
     for began, count in sorted(ends):
         after[began] = number + 1
         number += count
-    return Numbers(tuple(each + 1 for each in sums[:-1]), after, number)
+    return FrameNumbers(tuple(each + 1 for each in sums[:-1]), after, number)
 
 
 def numbered_frames(
-    piece: Split, known: SplitRecords, numbers: Numbers, captures: Sequence[str], options: ReadOptions
+    split: Split, records: SplitRecords, numbers: FrameNumbers, captures: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Decode a piece; yield its frames in the order of the run, with their numbers, as the single-process reader does.
 
     Frames that the end of the run releases come behind the others of their piece, though their numbers are higher than
     those of all pieces.
     """
-    first = numbers.first[known.number]
-    for group in groups_of_split(piece, known, captures, options):
+    first = numbers.first[records.number]
+    for group in groups_of_split(split, records, captures, options):
         frames = pa.Table.from_batches(group, ORDERED_SCHEMA).combine_chunks()
         if not len(frames):
             continue

@@ -48,48 +48,48 @@ class Plan:
 
     captures: tuple[str, ...]
     """Names, in the order of the run."""
-    pieces: tuple[Split, ...]
+    splits: tuple[Split, ...]
     skipped: tuple[SkippedFile, ...] = ()
 
 
 Walk: TypeAlias = Callable[[Sequence[ByteRange]], Sequence[Walked]]
 
 
-def walk_range(stretch: ByteRange) -> Walked:
+def walk_range(byte_range: ByteRange) -> Walked:
     """Walk over one range of a file."""
-    with stretch.address.open() as file:
+    with byte_range.address.open() as file:
         return split.survey(
-            file, stretch.address.name, stretch.context, stretch.start, stretch.stop, known=stretch.known
+            file, byte_range.address.name, byte_range.context, byte_range.start, byte_range.stop, known=byte_range.known
         )
 
 
-def walk_here(stretches: Sequence[ByteRange]) -> list[Walked]:
+def walk_in_process(byte_ranges: Sequence[ByteRange]) -> list[Walked]:
     """Walk over ranges one after the other, in this process."""
-    return [walk_range(stretch) for stretch in stretches]
+    return [walk_range(byte_range) for byte_range in byte_ranges]
 
 
-def make_plan(names: Sequence[str], reading: SourceOptions, walk: Walk = walk_here) -> Plan:
+def make_plan(names: Sequence[str], reading: SourceOptions, walk: Walk = walk_in_process) -> Plan:
     """Lay out the reading of paths, directories, patterns and addresses."""
     found, skipped = captures_in_order(names, reading.mode)
-    stretches: dict[int, list[ByteRange]] = {}
+    byte_ranges: dict[int, list[ByteRange]] = {}
     for capture, (address, beginning) in enumerate(found):
         if beginning.splittable and (size := address.size()) > reading.split_bytes:
             cut = split.ranges(size, reading.split_bytes)
-            stretches[capture] = [ByteRange(address, beginning.context, *each) for each in cut]
-    walked = iter(walk([each for some in stretches.values() for each in some]))
-    pieces: list[Split] = []
+            byte_ranges[capture] = [ByteRange(address, beginning.context, *each) for each in cut]
+    walked = iter(walk([each for some in byte_ranges.values() for each in some]))
+    splits: list[Split] = []
     for capture, (address, _) in enumerate(found):
         parts = [WHOLE]
-        if capture in stretches:
-            parts = _parts(stretches[capture], [next(walked) for _ in stretches[capture]])
-        pieces += [Split(address, part, capture) for part in parts]
-    return Plan(tuple(address.name for address, _ in found), tuple(pieces), tuple(skipped))
+        if capture in byte_ranges:
+            parts = _parts(byte_ranges[capture], [next(walked) for _ in byte_ranges[capture]])
+        splits += [Split(address, part, capture) for part in parts]
+    return Plan(tuple(address.name for address, _ in found), tuple(splits), tuple(skipped))
 
 
-def _parts(stretches: Sequence[ByteRange], walked: Sequence[Walked]) -> list[FilePart]:
+def _parts(byte_ranges: Sequence[ByteRange], walked: Sequence[Walked]) -> list[FilePart]:
     def again(index: int, known: int) -> Walked:
-        stretch = stretches[index]
-        return walk_range(ByteRange(stretch.address, stretch.context, stretch.start, stretch.stop, known))
+        byte_range = byte_ranges[index]
+        return walk_range(ByteRange(byte_range.address, byte_range.context, byte_range.start, byte_range.stop, known))
 
-    cut = [(stretch.start, stretch.stop) for stretch in stretches]
-    return split.parts(stretches[0].context, cut, walked, again)
+    cut = [(byte_range.start, byte_range.stop) for byte_range in byte_ranges]
+    return split.parts(byte_ranges[0].context, cut, walked, again)

@@ -4,7 +4,7 @@ Knows the records and how they become rows. Must not know how notes are taken (`
 (``stitching``), nor what a frame is.
 
 A scout sees one piece. Of a talk that begins there with a SYN it knows all. Of any other it can't tell where in its
-stream it is, so it follows a connection of its own making, whose offsets count from :data:`UNKNOWN`, and notes per
+stream it is, so it follows a connection of its own making, whose offsets count from :data:`UNSYNCED_OFFSET`, and notes per
 direction what came before its :class:`SyncPoint`: the *head*. Behind the anchor, whoever knows the connection from its
 beginning needs nothing but where the scout ended: the rest is the same but for the offsets.
 """
@@ -26,46 +26,46 @@ if TYPE_CHECKING:
 
 #: Where offsets of a scout's own connections begin: far from 0, where acknowledgements of older bytes would end, and a
 #: multiple of 2^32, so that sequence numbers are not touched.
-UNKNOWN = 1 << 40
+UNSYNCED_OFFSET = 1 << 40
 #: In the place of a direction: from here on only greetings are listed, as nothing else can change the dialect;
-SETTLED = -1
+DIALECT_DECIDED = -1
 #: or only those and what may settle it, as there is some dialect of UPR already.
-WEIGHED = -2
+DIALECT_LIKELY = -2
 _WRAP = 1 << 32
 
 
 class RecordKind(IntEnum):
     """What a row is about."""
 
-    PIECE = 0  #: a piece that is there
+    SPLIT = 0  #: a piece that is there
     FRAGMENT = 1  #: a packet that is a fragment of an IP datagram
     NOTES = 2  #: what a scout knows of a talk in its piece
     LOST = 3  #: a talk that its scout lost sight of
     CHECKPOINT = 4  #: the state of a talk where a piece begins, if it was there before, and it goes on behind it
-    LAST = 5  #: the same where no later piece has anything of it
+    LAST_CHECKPOINT = 5  #: the same where no later piece has anything of it
     FALLBACK = 6  #: a talk that can't be stitched: its segments are shuffled
-    FRAMES = 7  #: how many frames of some talks a piece releases
-    END = 8  #: how many frames the end of the run releases of a talk, and what orders them
+    FRAME_COUNT = 7  #: how many frames of some talks a piece releases
+    END_COUNT = 8  #: how many frames the end of the run releases of a talk, and what orders them
 
 
 #: From scouts to stitchers, sorted by :data:`NOTES_ORDER`.
 NOTES = pa.schema(
     [
-        ("share", pa.int32()),  # which stitcher's
-        ("talk", pa.binary()),  # empty: a fragment or a piece
+        ("partition", pa.int32()),  # which stitcher's
+        ("conversation", pa.binary()),  # empty: a fragment or a piece
         ("packet", pa.int64()),  # ordinal in the run: of a fragment, or of the talk's first segment in the piece
-        ("piece", pa.int64()),
+        ("split", pa.int64()),
         ("kind", pa.int8()),
         ("body", pa.binary()),
     ]
 )
-NOTES_ORDER = ("share", "talk", "packet", "kind")
+NOTES_ORDER = ("partition", "conversation", "packet", "kind")
 #: From stitchers to whoever decodes a piece.
 CHECKPOINTS = pa.schema(
     [
-        ("piece", pa.int64()),
+        ("split", pa.int64()),
         ("kind", pa.int8()),
-        ("talk", pa.binary()),
+        ("conversation", pa.binary()),
         ("body", pa.binary()),
     ]
 )
@@ -107,7 +107,7 @@ class SyncPoint(NamedTuple):
     """A place where a direction is in step: the next frame begins at a known byte, and nothing waits for a hole."""
 
     packet: int  #: it came with this one
-    place: SyncState
+    state: SyncState
     counts: Counts
 
 
@@ -115,7 +115,7 @@ class DialectHint(NamedTuple):
     """A frame behind an anchor that may tell the dialect."""
 
     packet: int  #: that released it
-    side: int  #: or :data:`SETTLED` or :data:`WEIGHED`
+    side: int  #: or :data:`DIALECT_DECIDED` or :data:`DIALECT_LIKELY`
     data: bytes
 
 
@@ -125,18 +125,18 @@ class PrescanNotes:
 
     first: TcpSegment
     head: list[HeadSegment] = field(default_factory=list)
-    anchors: list[SyncPoint | None] = field(default_factory=lambda: [None, None])
+    sync_points: list[SyncPoint | None] = field(default_factory=lambda: [None, None])
     given_up: list[bool] = field(default_factory=lambda: [False, False])
     """By direction: too much came without an anchor. Its head is not kept."""
-    telling: list[DialectHint] = field(default_factory=list)
-    settled: bool = False
-    weighed: bool = False
+    hints: list[DialectHint] = field(default_factory=list)
+    dialect_decided: bool = False
+    dialect_likely: bool = False
     """Whether the dialect is, as far as the scout knows."""
-    broken: bool = False
+    syn_inside: bool = False
     """Something came that can't be judged without knowing the connection."""
 
 
-class Opening(NamedTuple):
+class OpeningSyn(NamedTuple):
     """A SYN that begins a connection."""
 
     key: bytes
@@ -149,11 +149,11 @@ class ConversationNotes:
 
     packet: int
     """The first one of the talk in the piece."""
-    opening: Opening | None = None
+    opening: OpeningSyn | None = None
     """Of the first connection that is known from its beginning; None: there is none, or none can have been before."""
-    life: PrescanNotes | None = None
+    earlier_notes: PrescanNotes | None = None
     """Of the connection that was there before, and its state where the piece, or :attr:`opening`, ended it."""
-    unknown: Connection | None = None
+    earlier_state: Connection | None = None
     state: Connection | None = None
     """Of the last connection that is known from its beginning."""
     began: int = 0
@@ -174,7 +174,7 @@ class Checkpoint:
 
 
 #: Body of a row of kind FRAMES (a count), and of one of kind END (the packet that a connection began with, a count).
-COUNT, END = struct.Struct("<q"), struct.Struct("<qq")
+FRAME_COUNT, END_COUNT = struct.Struct("<q"), struct.Struct("<qq")
 
 
 def pack(record: ConversationNotes | Checkpoint) -> bytes:
@@ -182,7 +182,7 @@ def pack(record: ConversationNotes | Checkpoint) -> bytes:
     return pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
 
 
-def notes_of(body: bytes) -> ConversationNotes:
+def unpack_notes(body: bytes) -> ConversationNotes:
     """Read what :func:`pack` made, in another task of the same job."""
     found = pickle.loads(body)  # noqa: S301 - nobody else writes these rows
     if not isinstance(found, ConversationNotes):
@@ -190,7 +190,7 @@ def notes_of(body: bytes) -> ConversationNotes:
     return found
 
 
-def checkpoint_of(body: bytes) -> Checkpoint:
+def unpack_checkpoint(body: bytes) -> Checkpoint:
     """Read what :func:`pack` made, in another task of the same job."""
     found = pickle.loads(body)  # noqa: S301 - nobody else writes these rows
     if not isinstance(found, Checkpoint):
@@ -202,18 +202,18 @@ def sync_state_of(direction: HalfConnection, framer: Framer) -> SyncState | None
     """Return where a direction is in step; None: it is not."""
     if direction.base is None or direction.ack is None or direction.held or not framer.settled:
         return None
-    at = direction.next
+    next_offset = direction.next
     # A mark counts from the byte on that it is asked for, and those before the last one of these never.
-    marks = [mark._replace(offset=max(mark.offset, framer.position) - at) for mark in framer.marks]
-    first = max((index for index, mark in enumerate(marks) if mark.offset <= framer.position - at), default=0)
+    marks = [mark._replace(offset=max(mark.offset, framer.position) - next_offset) for mark in framer.marks]
+    first = max((index for index, mark in enumerate(marks) if mark.offset <= framer.position - next_offset), default=0)
     kept = tuple(marks[first:]) if framer.buffer else ()
-    return SyncState((direction.base + at) % _WRAP, bytes(framer.buffer), kept, framer.forced, framer.searched)
+    return SyncState((direction.base + next_offset) % _WRAP, bytes(framer.buffer), kept, framer.forced, framer.searched)
 
 
 def sync_point_of(packet: int, direction: HalfConnection, framer: Framer) -> SyncPoint | None:
     """Return an anchor if a direction is in step."""
-    place = sync_state_of(direction, framer)
-    return None if place is None else SyncPoint(packet, place, counts_of(direction, framer))
+    state = sync_state_of(direction, framer)
+    return None if state is None else SyncPoint(packet, state, counts_of(direction, framer))
 
 
 def counts_of(direction: HalfConnection, framer: Framer) -> Counts:

@@ -1,7 +1,7 @@
 """TCP segments as rows: what is shuffled when a run's packets are read by several tasks.
 
 Knows how the segments of a part become a record batch and such batches become a block again. Must not know how parts
-are found, nor what is in a stream. A row says where it belongs (``share``, ``talk``) and where in the run it stands
+are found, nor what is in a stream. A row says where it belongs (``partition``, ``conversation``) and where in the run it stands
 (``packet``): sorted by these, the rows of a connection are its segments in capture order.
 
 Fragments of IP datagrams may lie in several parts, and only the whole run in order knows what they become. So they are
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 SEGMENTS = pa.schema(
     [
-        ("share", pa.int32()),  # which decoder's
-        ("talk", pa.binary()),  # key of the direction that sorts first; empty: a fragment, as a whole packet
+        ("partition", pa.int32()),  # which decoder's
+        ("conversation", pa.binary()),  # key of the direction that sorts first; empty: a fragment, as a whole packet
         ("packet", pa.int64()),  # ordinal in the run
         ("time_ns", pa.int64()),
-        ("reverse", pa.bool_()),  # sent in the other direction than ``talk`` says
+        ("reverse", pa.bool_()),  # sent in the other direction than ``conversation`` says
         ("seq", pa.int64()),  # of a fragment: the link type
         ("ack", pa.int64()),
         ("flags", pa.int16()),
@@ -49,12 +49,12 @@ SEGMENTS = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-ORDER = ("share", "talk", "packet")
+SEGMENTS_ORDER = ("partition", "conversation", "packet")
 #: Rows are made in batches of about this size, so that no task holds more than a chunk and a batch.
 CHUNK_BYTES = 8 << 20
 
 
-class LooseSegments(NamedTuple):
+class FragmentPacket(NamedTuple):
     """A packet that is a fragment."""
 
     packet: int  #: ordinal in the run
@@ -65,21 +65,21 @@ class LooseSegments(NamedTuple):
 
 
 def blocks_of_part(
-    address: Location, part: FilePart, capture: int, damage: list[Damage] | None = None, *, alone: bool = False
-) -> Iterator[tuple[SegmentBlock, list[LooseSegments]]]:
+    address: Location, part: FilePart, capture: int, damage: list[Damage] | None = None, *, whole_run: bool = False
+) -> Iterator[tuple[SegmentBlock, list[FragmentPacket]]]:
     """Read a part of a capture; yield its segments, with packets numbered as in the whole file, and its fragments.
 
     ``alone``: there are no other parts, so fragments are put together here.
     """
-    decoder = ColumnarDecoder() if alone else PartDecoder(part.packets_before)
+    decoder = ColumnarDecoder() if whole_run else PartDecoder(part.packets_before)
     with address.open() as file:
         reader = CaptureReader(FilePartStream(file, part), capture, CHUNK_BYTES, address.name)
         for block in reader:
             segments = decoder.decode(block)
-            loose: list[LooseSegments] = []
+            fragments: list[FragmentPacket] = []
             if isinstance(decoder, PartDecoder):
-                loose, decoder.loose = decoder.loose, loose
-            yield replace(segments, number=segments.number + part.packets_before), loose
+                fragments, decoder.fragments = decoder.fragments, fragments
+            yield replace(segments, number=segments.number + part.packets_before), fragments
         if damage is not None:
             damage += reader.damage
 
@@ -88,27 +88,27 @@ def rows_of_part(
     address: Location,
     part: FilePart,
     capture: int,
-    shares: int,
+    partitions: int,
     damage: list[Damage] | None = None,
     *,
-    talks: Container[bytes] | None = None,
+    conversations: Container[bytes] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read a part of a capture; yield its segments as rows, those of some talks alone if these are given."""
-    for block, loose in blocks_of_part(address, part, capture, damage):
-        segments = block if talks is None else of_conversations(block, talks)
+    for block, fragments in blocks_of_part(address, part, capture, damage):
+        segments = block if conversations is None else select_conversations(block, conversations)
         if len(segments):
-            yield _rows(segments, shares)
-        if loose:
-            yield from _loose_rows(loose, shares)
+            yield _segment_rows(segments, partitions)
+        if fragments:
+            yield from _fragment_rows(fragments, partitions)
 
 
-def of_conversations(block: SegmentBlock, talks: Container[bytes], *, others: bool = False) -> SegmentBlock:
+def select_conversations(block: SegmentBlock, conversations: Container[bytes], *, others: bool = False) -> SegmentBlock:
     """Return the segments of some talks, or those of all others."""
-    wanted = np.array([(conversation_key(key)[0] in talks) != others for key in block.keys], np.bool_)
-    return block if wanted.all() else only(block, np.flatnonzero(wanted[block.flow]))
+    wanted = np.array([(conversation_key(key)[0] in conversations) != others for key in block.keys], np.bool_)
+    return block if wanted.all() else select_segments(block, np.flatnonzero(wanted[block.flow]))
 
 
-def only(block: SegmentBlock, chosen: NDArray[np.int64]) -> SegmentBlock:
+def select_segments(block: SegmentBlock, chosen: NDArray[np.int64]) -> SegmentBlock:
     """Return some segments of a block."""
     names = ("number", "time_ns", "flow", "seq", "ack", "flags", "payload_offset", "payload_captured", "payload_length")
     return replace(block, **{name: getattr(block, name)[chosen] for name in names})
@@ -119,10 +119,10 @@ class PartDecoder(ColumnarDecoder):
 
     def __init__(self, packets_before: int = 0) -> None:
         super().__init__()
-        self.loose: list[LooseSegments] = []
+        self.fragments: list[FragmentPacket] = []
         """Fragments since somebody took them."""
         self._packets_before = packets_before
-        self._single = _Single()
+        self._single = _FragmentDetector()
 
     def _one_by_one(self, block: PacketBlock, at: NDArray[np.int64]) -> tuple[NDArray[np.uint8], SegmentColumns]:
         found: list[tuple[int, PacketSegment]] = []
@@ -133,13 +133,13 @@ class PartDecoder(ColumnarDecoder):
             self._single.fragmented = False
             segment = self._single.segment(packet, linktype, original, time_ns)
             if self._single.fragmented:
-                self.loose.append(LooseSegments(first + index, time_ns, linktype, original, packet))
+                self.fragments.append(FragmentPacket(first + index, time_ns, linktype, original, packet))
             elif segment is not None:
                 found.append((index, segment))
         return columns_of(block, block.buffer, found)
 
 
-class _Single(ReferenceDecoder):
+class _FragmentDetector(ReferenceDecoder):
     """Decodes one packet at a time, and says where one is a fragment."""
 
     fragmented = False
@@ -149,15 +149,15 @@ class _Single(ReferenceDecoder):
         return Reason.FRAGMENT_HELD
 
 
-def _rows(block: SegmentBlock, shares: int) -> pa.RecordBatch:
-    talks = [conversation_key(key) for key in block.keys]
-    share = np.array([partition_of(talk, shares) for talk, _ in talks], np.int32)
-    reverse = np.array([other for _, other in talks], np.bool_)
-    names = pa.array([talk for talk, _ in talks], pa.binary())
+def _segment_rows(block: SegmentBlock, partitions: int) -> pa.RecordBatch:
+    conversations = [conversation_key(key) for key in block.keys]
+    partition = np.array([partition_of(conversation, partitions) for conversation, _ in conversations], np.int32)
+    reverse = np.array([other for _, other in conversations], np.bool_)
+    names = pa.array([conversation for conversation, _ in conversations], pa.binary())
     flow = block.flow
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(share[flow]),
+            pa.array(partition[flow]),
             names.take(pa.array(flow)),
             pa.array(packet_ordinal(block.capture, 0) + block.number),
             pa.array(block.time_ns),
@@ -186,18 +186,18 @@ def _payloads(block: SegmentBlock) -> pa.Array:
     return source.take(pa.array(place)).cast(pa.binary())
 
 
-def _loose_rows(loose: Sequence[LooseSegments], shares: int) -> Iterator[pa.RecordBatch]:
-    count = len(loose)
+def _fragment_rows(fragments: Sequence[FragmentPacket], partitions: int) -> Iterator[pa.RecordBatch]:
+    count = len(fragments)
     columns = [
         pa.array([b""] * count, pa.binary()),
-        pa.array([each.packet for each in loose], pa.int64()),
-        pa.array([each.time_ns for each in loose], pa.int64()),
+        pa.array([each.packet for each in fragments], pa.int64()),
+        pa.array([each.time_ns for each in fragments], pa.int64()),
         pa.array([False] * count),
-        pa.array([each.linktype for each in loose], pa.int64()),
+        pa.array([each.linktype for each in fragments], pa.int64()),
         pa.array([0] * count, pa.int64()),
         pa.array([0] * count, pa.int16()),
-        pa.array([each.original for each in loose], pa.int64()),
-        pa.array([each.data for each in loose], pa.binary()),
+        pa.array([each.original for each in fragments], pa.int64()),
+        pa.array([each.data for each in fragments], pa.binary()),
     ]
-    for share in range(shares):
-        yield pa.RecordBatch.from_arrays([pa.array([share] * count, pa.int32()), *columns], schema=SEGMENTS)
+    for partition in range(partitions):
+        yield pa.RecordBatch.from_arrays([pa.array([partition] * count, pa.int32()), *columns], schema=SEGMENTS)

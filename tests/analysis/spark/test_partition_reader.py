@@ -19,21 +19,23 @@ from dissector.tcp.limits import Limits
 from tests.support.split_archives import archives, write
 
 
-def shared_out(paths: Sequence[str], options: ReadOptions, shares: int) -> list[pa.Table]:
+def read_partitions(paths: Sequence[str], options: ReadOptions, partitions: int) -> list[pa.Table]:
     """Read captures once for every share."""
     inputs = [Input.of(path) for path in paths]
-    return [pa.Table.from_batches(PartitionReader(inputs, options, each, shares), SCHEMA) for each in range(shares)]
+    return [
+        pa.Table.from_batches(PartitionReader(inputs, options, each, partitions), SCHEMA) for each in range(partitions)
+    ]
 
 
 @given(archives(), st.integers(2, 5), st.sampled_from([1 << 10, 1 << 14, 1 << 20]), st.booleans())
-def test_shares_make_up_the_whole(files: list[bytes], shares: int, chunk: int, crowded: bool) -> None:
+def test_partitions_make_up_the_whole(files: list[bytes], partitions: int, chunk: int, crowded: bool) -> None:
     """Rows are the same in every column; few connections and bytes at once make limits that all of them share."""
     limits = Limits(connections=2, out_of_order_total=900, partial_total=900) if crowded else Limits()
     options = ReadOptions(values=True, chunk_bytes=chunk, limits=limits)
     with tempfile.TemporaryDirectory() as folder:
         paths = write(files, Path(folder))
         expected = pa.Table.from_batches(FrameReader([Input.of(path) for path in paths], options), SCHEMA)
-        parts = shared_out(paths, options, shares)
+        parts = read_partitions(paths, options, partitions)
     assert pa.concat_tables(parts).sort_by("frame").to_pylist() == expected.to_pylist()
     for part in parts:
         numbers = part.column("frame").to_pylist()
@@ -50,8 +52,8 @@ def test_columns_that_are_left_out(repo_root: Path) -> None:
         expected = pa.Table.from_batches(FrameReader([Input.of(path)], options)).to_pylist()
         found = [
             row
-            for share in range(3)
-            for batch in PartitionReader([Input.of(path)], options, share, 3)
+            for partition in range(3)
+            for batch in PartitionReader([Input.of(path)], options, partition, 3)
             for row in batch.to_pylist()
         ]
         assert len(found) == len(expected) > 100
