@@ -42,11 +42,12 @@ SEGMENTS = pa.schema(
         ("packet", pa.int64()),  # ordinal in the run
         ("time_ns", pa.int64()),
         ("reverse", pa.bool_()),  # sent in the other direction than ``conversation`` says
-        ("seq", pa.int64()),  # of a fragment: the link type
+        ("seq", pa.int64()),
         ("ack", pa.int64()),
         ("flags", pa.int16()),
-        ("length", pa.int64()),  # on the wire
-        ("payload", pa.binary()),
+        ("length", pa.int64()),  # of the payload on the wire; of a fragment: of the packet
+        ("payload", pa.binary()),  # of a fragment: the packet
+        ("linktype", pa.int64()),  # of a fragment; null for a segment
     ]
 )
 SEGMENTS_ORDER = ("partition", "conversation", "packet")
@@ -167,6 +168,7 @@ def _segment_rows(block: SegmentBlock, partitions: int) -> pa.RecordBatch:
             pa.array(block.flags.astype(np.int16)),
             pa.array(block.payload_length),
             _payloads(block),
+            pa.nulls(len(block), pa.int64()),
         ],
         schema=SEGMENTS,
     )
@@ -193,11 +195,12 @@ def _fragment_rows(fragments: Sequence[FragmentPacket], partitions: int) -> Iter
         pa.array([each.packet for each in fragments], pa.int64()),
         pa.array([each.time_ns for each in fragments], pa.int64()),
         pa.array([False] * count),
-        pa.array([each.linktype for each in fragments], pa.int64()),
+        pa.array([0] * count, pa.int64()),
         pa.array([0] * count, pa.int64()),
         pa.array([0] * count, pa.int16()),
         pa.array([each.original for each in fragments], pa.int64()),
         pa.array([each.data for each in fragments], pa.binary()),
+        pa.array([each.linktype for each in fragments], pa.int64()),
     ]
     for partition in range(partitions):
         yield pa.RecordBatch.from_arrays([pa.array([partition] * count, pa.int32()), *columns], schema=SEGMENTS)

@@ -128,7 +128,7 @@ class PartitionDecoder:
 
     def _add_fragments(self, rows: pa.RecordBatch) -> None:
         """Put fragments together, all of the run in order, and keep the segments that belong to this share."""
-        columns = (rows.column(name).to_pylist() for name in ("packet", "time_ns", "seq", "length", "payload"))
+        columns = (rows.column(name).to_pylist() for name in ("packet", "time_ns", "linktype", "length", "payload"))
         for packet, time_ns, linktype, original, data in zip(*columns, strict=True):
             segment = self._fragments.segment(data, linktype, original, time_ns)
             if segment is None:
