@@ -1,7 +1,6 @@
-"""One piece of a run, decoded by itself: checkpoints in, the very frames out that the whole run has there.
+"""Decode one split from its checkpoints; the frames equal those a single process gives.
 
-Knows what a piece is told of the talks in it. Must not know who found that out, nor Spark. Talks of which nothing is
-said begin here and end here.
+Knows the records of a split. A conversation without a record begins and ends in the split.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SplitRecords:
-    """What is records of the talks in a piece."""
+    """The checkpoint rows of one split."""
 
     number: int
-    """Of the piece in the run."""
+    """Number of the split in the run."""
     checkpoints: dict[bytes, Checkpoint] = field(default_factory=dict)
     continuing: set[bytes] = field(default_factory=set)
-    """Talks that are in later pieces too."""
+    """Conversations that later splits have too."""
     fallback: set[bytes] = field(default_factory=set)
-    """Talks that are decoded elsewhere, from their segments."""
+    """Conversations whose segments are shuffled, and decoded elsewhere."""
     fragments: bool = False
-    """Whether there are fragments of IP datagrams."""
+    """Whether the split has fragments of IP datagrams."""
     whole_run: bool = False
-    """The piece is the whole run."""
+    """The run has no other split."""
 
     def add(self, kind: RecordKind, conversation: bytes, body: bytes) -> None:
-        """Take a row."""
+        """Add a row."""
         if kind is RecordKind.FALLBACK:
             self.fallback.add(conversation)
         elif kind is RecordKind.FRAGMENT:
@@ -53,7 +52,7 @@ class SplitRecords:
 
 
 def split_records(batches: Iterable[pa.RecordBatch]) -> Iterator[SplitRecords]:
-    """Take checkpoint rows sorted by piece, all there are; yield what is records of one piece after the other."""
+    """Take checkpoint rows sorted by split, all there are; yield the records of one split after the other."""
     records: SplitRecords | None = None
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("split", "kind", "conversation", "body")]
@@ -70,7 +69,7 @@ def split_records(batches: Iterable[pa.RecordBatch]) -> Iterator[SplitRecords]:
 def frames_of_split(
     split: Split, records: SplitRecords, captures: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the talks of a piece that can be decoded here."""
+    """Decode the conversations of a split, without those that fall back."""
     for batches in groups_of_split(split, records, captures, options):
         yield from batches
 
@@ -78,7 +77,7 @@ def frames_of_split(
 def groups_of_split(
     split: Split, records: SplitRecords, captures: Sequence[str], options: ReadOptions
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Decode a piece in groups of batches: no frame of a group belongs before one of an earlier group."""
+    """Decode a split in groups of batches: every frame of a group comes after all frames of earlier groups."""
     conversations = ConversationFrames(captures, options)
     for conversation, checkpoint in records.checkpoints.items():
         if conversation not in records.fallback:
@@ -94,6 +93,6 @@ def groups_of_split(
 
 
 def fallback_rows(split: Split, records: SplitRecords, partitions: int) -> Iterator[pa.RecordBatch]:
-    """Yield the segments of a piece that belong to talks which can't be stitched."""
+    """Yield the segments of a split that belong to conversations which fall back, and its fragments."""
     if records.fallback or records.fragments:
         yield from rows_of_part(split.address, split.part, split.capture, partitions, conversations=records.fallback)

@@ -1,9 +1,8 @@
-"""Frames of a run numbered from 1, piece by piece, before any of them is decoded.
+"""Frame numbers of the whole run, assigned to each split before it is decoded.
 
-Knows what stitchers count: how many frames each piece releases, and which ones only the end of the run does. Must not
-know how they are counted, nor Spark. With that, whoever decodes a piece gives its frames the very numbers that the
-single-process reader does, without a look at any other piece. Frames of talks that could not be stitched nobody has
-counted: where there are any, there are no such numbers.
+Knows the counts that stitching makes: how many frames each split releases, and which ones only the end of the run
+does. So the decoder of a split gives its frames the numbers of the single-process reader without the other splits. If
+any conversation fell back to the shuffle, its frames are not counted, and these numbers are not available.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FrameNumbers:
-    """Which numbers frames have."""
+    """The numbers of a run's frames."""
 
     first: Sequence[int]
-    """Of each piece: the number of its first frame."""
+    """By split: the number of its first frame."""
     ends: Mapping[int, int]
-    """By the packet that a connection began with: the number of the first frame that the end of the run releases."""
+    """By the packet that a connection began with: number of its first frame that the end of the run releases."""
     frames: int
-    """How many there are."""
+    """How many frames the run has."""
 
 
 def number_frames(splits: int, rows: Iterable[tuple[int, int, bytes]]) -> FrameNumbers:
-    """Take pieces, kinds and bodies of the checkpoint rows that count; other kinds are passed over."""
+    """Take splits, kinds and bodies of checkpoint rows, and assign numbers from those that hold counts."""
     counts = [0] * splits
     ends: list[tuple[int, int]] = []
     for split, kind, body in rows:
@@ -62,10 +61,10 @@ def number_frames(splits: int, rows: Iterable[tuple[int, int, bytes]]) -> FrameN
 def numbered_frames(
     split: Split, records: SplitRecords, numbers: FrameNumbers, captures: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a piece; yield its frames in the order of the run, with their numbers, as the single-process reader does.
+    """Decode a split; yield its frames in the order of the run, with their numbers.
 
-    Frames that the end of the run releases come behind the others of their piece, though their numbers are higher than
-    those of all pieces.
+    Frames that the end of the run releases come last in their split, though their numbers are higher than those of all
+    splits.
     """
     first = numbers.first[records.number]
     for group in groups_of_split(split, records, captures, options):

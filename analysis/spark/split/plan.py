@@ -1,8 +1,8 @@
-"""What to read, in which order and in which parts: worked out before any packet is decoded.
+"""Which captures to read, in which order and in which splits: worked out before any packet is decoded.
 
-Knows captures by their beginnings and their sizes; must not know Spark. The order is that of the single-process reader:
-by the time of the first packet. Files that are large, plain and sound are cut into parts; how their ranges are walked
-over (one after the other here, or by the tasks of a cluster) is the caller's business.
+Knows captures by their beginnings and sizes. The order is that of the single-process reader: by the time of the first
+packet. A large file that is not compressed and has whole records is cut into splits; its byte ranges are walked over
+to find the record boundaries, here or by the tasks of a cluster (``walk``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part of a capture to be read by one task."""
+    """A part of a capture, to be read by one task."""
 
     address: Location
     part: FilePart
@@ -44,7 +44,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A reading, laid out."""
+    """The captures and splits of a run."""
 
     captures: tuple[str, ...]
     """Names, in the order of the run."""
@@ -69,7 +69,7 @@ def walk_in_process(byte_ranges: Sequence[ByteRange]) -> list[Walked]:
 
 
 def make_plan(names: Sequence[str], reading: SourceOptions, walk: Walk = walk_in_process) -> Plan:
-    """Lay out the reading of paths, directories, patterns and addresses."""
+    """Plan the reading of paths, directories, patterns and addresses."""
     found, skipped = captures_in_order(names, reading.mode)
     byte_ranges: dict[int, list[ByteRange]] = {}
     for capture, (address, beginning) in enumerate(found):

@@ -1,7 +1,7 @@
-"""One piece of a run, looked at in advance: how its talks end, and what must be known to make sure of that.
+"""The prescan: one split goes through the TCP engine without rows, to find how its conversations stand at its end.
 
-Knows how a piece goes through the ordinary engine without rows being made. Must not know other pieces, nor what is
-noted (``logbook``) and what for (``stitching``).
+Knows how blocks are fed to the engine and how notes become rows; ``prescan_connections`` decides what is noted,
+``stitch`` uses it. Each split is prescanned alone.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
     Row = tuple[int, bytes, int, int, RecordKind, bytes]
 
-#: Rows are handed on in batches of so many, or of so many bytes: a state may have a large document in it.
+#: Rows and bytes of a batch of records: a state may hold a large document.
 BATCH_ROWS, BATCH_BYTES = 1000, 4 << 20
 FRAGMENT_HEAD = struct.Struct("<qqq")
 
 
 def prescan(number: int, split: Split, options: ReadOptions, partitions: int) -> Iterator[pa.RecordBatch]:
-    """Look at a piece, by its number in the run; yield notes on its talks, and its fragments."""
+    """Prescan a split, by its number in the run; yield notes on its conversations, and its fragments."""
     slow = SequentialPath()
     connections = PrescanConnections(slow, options, first=number == 0)
     yield _rows([(number % partitions, b"", 0, number, RecordKind.SPLIT, b"")])
@@ -79,9 +79,10 @@ def _note_rows(number: int, connections: PrescanConnections, partitions: int) ->
 
 
 def _unsynced_first(block: SegmentBlock, connections: PrescanConnections) -> Iterator[SegmentBlock]:
-    """Take directions without an anchor first: a few segments of theirs would keep the others out of the fast lane.
+    """Take directions without a sync point first: a few of their segments would keep others off the fast path.
 
-    The directions of a connection that is adrift know nothing of each other, once each has acknowledged something.
+    The order within a direction is kept. The two directions of an unsynced connection don't depend on each other once
+    each has acknowledged something.
     """
     opening = {conversation_key(block.keys[number])[0] for number in block.flow[block.flags & SYN != 0].tolist()}
     unsynced = np.zeros(len(block.keys), bool)

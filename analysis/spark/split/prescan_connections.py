@@ -1,8 +1,9 @@
-"""Connections that take notes: what a scout can know of the talks in its piece.
+"""Connections that take notes: what the prescan can know of the conversations in its split.
 
-Knows the ordinary engine, which it listens to. Must not know where segments come from, nor how notes are used. What it
-makes of a connection whose beginning it has not seen is a guess until that is verified, so it may guess as it likes; it
-may not leave anything out of the head, nor let one connection's fate depend on another.
+Extends the TCP engine. What it makes of a connection whose beginning it has not seen is a guess until ``resume`` has
+verified it at the sync point, so a wrong guess costs time, never a wrong row. Two things must be exact: the head is
+complete, and the state of one connection never depends on another (where a limit shared by connections decides, the
+conversation is reported as lost).
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ if TYPE_CHECKING:
     from dissector.tcp.frame_table import FrameTable
     from dissector.tcp.lanes import SequentialPath
 
-#: What is kept of a direction before its anchor, and of all in a piece. More is no head: it is better shuffled.
+#: Bytes of a direction's head, and of all heads in a split. More is not kept: shuffling the segments is cheaper.
 HEAD_BYTES, HEADS_BYTES = 2 << 20, 64 << 20
-#: Frames that are kept until the dialect is settled.
+#: Hints that are kept of a connection until its dialect is decided.
 HINT_FRAMES = 1024
-#: A hole in front of an anchor is given up behind so many segments: its bytes were in an earlier piece, or nowhere.
+#: A hole before a sync point is given up after so many segments: its bytes were in an earlier split, or lost.
 _HELD_SEGMENTS = 8
 
 _HELLO = registry.named(Dialect.DCP, "hello").opcode
 _HINT_OPCODES = np.zeros(256, bool)
 _HINT_OPCODES[[known.opcode for known in registry.MESSAGES if known.dialect is Dialect.DCP]] = True
 _HINT_OPCODES[[*registry.DRAFT_OPCODES, _HELLO]] = True
-#: Requests by opcode and size of extras that settle a dialect; others of it say no more once two were seen.
+#: Requests, by opcode and size of extras, that decide a dialect; others add nothing once a dialect is likely.
 _DECISIVE_FORMS = np.zeros((256, 256), bool)
 _DECISIVE_FORMS[[form.opcode for form in fingerprints.FORMS], [form.extras for form in fingerprints.FORMS]] = True
 _DRAFT = np.zeros(256, bool)
@@ -63,12 +64,12 @@ _RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is MessageTy
 
 
 class _UnsyncedHalf(HalfConnection):
-    """A direction that is followed from the middle on."""
+    """A direction that is followed from the middle of its stream."""
 
     __slots__ = ()
 
     def acknowledge(self, ack: int, other: HalfConnection) -> int:
-        """Take an acknowledgement; the first one says nothing of the other direction, which may be far ahead of it."""
+        """Take an acknowledgement; the first is no evidence of the other direction's offset, which may be far ahead."""
         if self.ack is None:
             self.ack, self.acked = ack, UNSYNCED_OFFSET
         return super().acknowledge(ack, other)
@@ -79,19 +80,19 @@ class PrescanConnections(Connections):
 
     def __init__(self, slow: SequentialPath, options: ReadOptions, *, first: bool) -> None:
         super().__init__(slow.emit, options.limits, options.ports, dialect=options.dialect)
-        self.notes: dict[bytes, ConversationNotes] = {}  #: by talk
-        self.unsynced: dict[int, PrescanNotes] = {}  #: by connection, those of the scout's own making
-        self.lost: set[bytes] = set()  #: talks since somebody took them
+        self.notes: dict[bytes, ConversationNotes] = {}  #: by conversation
+        self.unsynced: dict[int, PrescanNotes] = {}  #: by connection, those that began before the split
+        self.lost: set[bytes] = set()  #: conversations dropped since the caller last cleared this
         self._first = first
-        self._sizes: Counter[tuple[int, int]] = Counter()  #: of heads, by connection and direction
+        self._sizes: Counter[tuple[int, int]] = Counter()  #: bytes of heads, by connection and direction
         self._kept = 0
 
     def feed(self, segment: TcpSegment) -> None:
-        """Take the next segment of the piece."""
+        """Take the next segment of the split."""
         found = self.live.get(segment.key)
         if segment.flags & SYN and found is not None:
             connection, side = found
-            # Whether a SYN belongs to a connection that was there before can't be told here: a new one is likely.
+            # Here a SYN of an older connection can't be told from one of a new connection: assume a new one.
             belongs = connection.directions[side].opened_by(segment.seq)
             if not belongs or (connection.index in self.unsynced and not segment.flags & ACK):
                 self._replace(connection, segment)
@@ -116,10 +117,11 @@ class PrescanConnections(Connections):
         if connection.index not in self.unsynced:
             notes.state, notes.began = connection, segment.packet
         if reverse_key(segment.key) == segment.key:
-            self.lost.add(conversation)  # which side a segment belongs to is not for guesses
+            self.lost.add(conversation)  # both directions have one key: the side would be a guess
         return entry
 
     def _follow_unsynced(self, connection: Connection, segment: TcpSegment) -> PrescanNotes:
+        """Begin notes on a connection from an earlier split, and give it offsets of its own."""
         notes = self.unsynced[connection.index] = PrescanNotes(segment._replace(data=b""))
         connection.directions = (_UnsyncedHalf(next=UNSYNCED_OFFSET), _UnsyncedHalf(next=UNSYNCED_OFFSET))
         if connection.ignored:
@@ -150,7 +152,7 @@ class PrescanConnections(Connections):
     def _keep(
         self, notes: PrescanNotes, connection: Connection, side: int, segment: TcpSegment, *, always: bool
     ) -> None:
-        """Keep a segment of a head while there is room; without its data also later, if it tells something."""
+        """Keep a segment of a head while there is room; without its data also later, if it is ``always`` needed."""
         kept = HeadSegment(segment, side, connection.directions[side].acked, connection.directions[1 - side].next)
         if not notes.given_up[side]:
             size = len(segment.data) + SEGMENT_OVERHEAD
@@ -164,7 +166,7 @@ class PrescanConnections(Connections):
             notes.head.append(_without_data(kept))
 
     def _give_up_head(self, notes: PrescanNotes, connection: Connection, side: int) -> None:
-        """Follow a direction no further: it would cost more than its segments."""
+        """Stop following a direction: its head would cost more than shuffling its segments."""
         notes.given_up[side] = True
         own = [each for each in notes.head if each.side == side]
         kept = {id(each) for each in own if each.segment.flags & SYN}
@@ -184,14 +186,14 @@ class PrescanConnections(Connections):
         )
 
     def _replace(self, connection: Connection, segment: TcpSegment) -> None:
-        """End a connection whose ports are used again."""
+        """End a connection whose ports are reused."""
         notes = self.notes[conversation_key(segment.key)[0]]
         if self.unsynced.pop(connection.index, None) is None:
             self.end(connection)
             notes.frames += frame_count(connection)
             return
         notes.opening = OpeningSyn(segment.key, segment.seq)
-        # Whoever knows all of it ends it; here it is only out of the way.
+        # Stitching ends it from its true state; here it is only removed.
         self.held_total -= sum(direction.held_cost for direction in connection.directions)
         self.partial_total -= sum(framer.cost for framer in connection.framers)
         del self.live[connection.key]
@@ -217,7 +219,7 @@ class PrescanConnections(Connections):
         self.lost.add(conversation_key(connection.key)[0])
 
     def feed_detectors(self, table: FrameTable) -> None:
-        """Let the frames of a block tell their dialects, as far as they can."""
+        """Feed the frames of a block that may tell a dialect to the detectors, and list them as hints."""
         if not len(table):
             return
         source = np.frombuffer(table.stream, np.uint8)
@@ -245,7 +247,7 @@ class PrescanConnections(Connections):
     def _add_hint(self, notes: PrescanNotes, side: int, table: FrameTable, index: int, *, hello: bool) -> None:
         sync_point, released = notes.sync_points[side], int(table.released[index])
         if sync_point is None or released <= sync_point.packet:
-            return  # whoever plays the head sees it
+            return  # part of the head: the engine will see it there
         if hello or not notes.dialect_decided:
             data = table.data(index)
             notes.hints.append(DialectHint(released, side, data if hello else data[:PREFIX_BYTES]))
@@ -255,7 +257,7 @@ class PrescanConnections(Connections):
 
 
 def _note_dialect(notes: PrescanNotes, connection: Connection, packet: int) -> None:
-    """Note from where on most frames say nothing new of the dialect."""
+    """Note from which packet on most frames add nothing about the dialect."""
     detector = connection.detector
     if detector.settled and not notes.dialect_decided:
         notes.dialect_decided = True
@@ -266,7 +268,7 @@ def _note_dialect(notes: PrescanNotes, connection: Connection, packet: int) -> N
 
 
 def _without_hint(source: NDArray[np.uint8], position: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which frames say nothing, whatever came before them: requests and answers of every key-value client."""
+    """Tell which frames never tell a dialect: requests and responses of every key-value client."""
     magic, opcode, extras = source[position], source[position + 1], source[position + 4]
     has_key = (source[position + 2] | source[position + 3]) > 0
     response = _RESPONSE[magic]

@@ -1,11 +1,7 @@
-"""An archive of captures as one Spark data frame: the rows of the single-process reader, made by many tasks.
+"""Captures as one Spark data frame: the rows of the single-process reader, made by many tasks.
 
-Knows which work goes where; must not know how any of it is done. Ranges of large files are walked over to find where
-to cut (``plan``). Each piece is looked at by a scout (``scouting``), whose notes say how every talk in it ends; talks
-that cross pieces are put together from these notes (``stitching``), which is all that is shuffled; then each piece is
-decoded by itself (``splits``), from the exact state that the pieces before left behind. Segments of talks that can't be
-stitched are shuffled (``segment_rows``) and decoded talk by talk (``partitions``). What a row says never depends on how
-files were cut or rotated.
+Knows which step of the scheme (see the package) runs in which Spark job, and how rows are repartitioned between the
+jobs; the modules of the steps know nothing of Spark. A row never depends on how files were cut or rotated.
 """
 
 from __future__ import annotations
@@ -48,7 +44,7 @@ _WALKED = pa.schema(
         ("sure", pa.bool_()),
     ]
 )
-#: Frames are numbered by stretches of so many packets; a capture has room for 2 ** 40.
+#: Frames are numbered by blocks of 2 ** 16 packets; a capture has room for 2 ** 40.
 _PACKET_BITS = 16
 
 
@@ -62,9 +58,9 @@ def read_frames(
 ) -> DataFrame:
     """Return the frames of captures, read together: connections go on from file to file.
 
-    ``frame`` counts the frames of one pair of addresses and ports; those of the run if they are to be ``numbered``.
-    ``partitions`` is how many tasks put talks together, Spark's number of shuffle partitions if not given. Captures in
-    several pieces are looked over at once, and the small table of checkpoints stays in Spark's cache.
+    ``frame`` counts the frames of one conversation; with ``numbered``, those of the run. ``partitions`` is how many
+    tasks stitch conversations, by default Spark's number of shuffle partitions. A run of several splits is prescanned
+    by this call, and the small table of checkpoints stays in Spark's cache.
     """
     reading = reading or SourceOptions()
     plan = plan_archive(spark, paths, reading)
@@ -74,7 +70,7 @@ def read_frames(
 
 
 def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: SourceOptions) -> Plan:
-    """Lay out a reading; the ranges of large files are walked over by Spark's tasks."""
+    """Plan a reading; Spark's tasks walk over the byte ranges of large files."""
 
     def walk(byte_ranges: Sequence[ByteRange]) -> list[Walked]:
         return _walk(spark, byte_ranges)
@@ -94,7 +90,7 @@ def frames_of(
     count = partitions or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     checkpoints = checkpoints_of(spark, plan, reading, count).persist()
     apart = checkpoints.where(checkpoints["kind"].isin(int(RecordKind.FALLBACK), int(RecordKind.FRAGMENT)))
-    conversations = apart.select("conversation").distinct().count()  # fragments count as one: they have none
+    conversations = apart.select("conversation").distinct().count()  # fragments count as one: their key is empty
     if numbered and not conversations:
         numbers = _frame_numbers(checkpoints, plan)
         return map_in_arrow(
@@ -112,14 +108,14 @@ def frames_of(
 
 
 def checkpoints_of(spark: SparkSession, plan: Plan, reading: SourceOptions, partitions: int) -> DataFrame:
-    """Return what each piece has to be told of the talks in it (``CHECKPOINTS``); there is a row for every piece."""
+    """Prescan and stitch; return the checkpoints of every split (``CHECKPOINTS``), at least one row each."""
     notes = map_in_arrow(_tasks(spark, len(plan.splits)), _prescanner(plan, reading, partitions), spark_schema(NOTES))
     shuffled = notes.repartition(partitions, "partition").sortWithinPartitions(*NOTES_ORDER)
     return map_in_arrow(shuffled, _stitcher(partitions, reading), spark_schema(CHECKPOINTS))
 
 
 def _frame_numbers(checkpoints: DataFrame, plan: Plan) -> FrameNumbers:
-    """Return which numbers the frames of each piece have in the run: stitching has counted them."""
+    """Return the numbers of each split's frames in the run, from the counts of stitching."""
     kind = checkpoints["kind"]
     rows = (
         checkpoints.where(kind.isin(int(RecordKind.FRAME_COUNT), int(RecordKind.END_COUNT)))
@@ -130,7 +126,7 @@ def _frame_numbers(checkpoints: DataFrame, plan: Plan) -> FrameNumbers:
 
 
 def _number_by_sorting(frames: DataFrame) -> DataFrame:
-    """Number frames that nobody has counted, in the order they were complete; reads ``frames`` twice."""
+    """Number frames without counts, in the order in which they were complete; reads ``frames`` twice."""
     from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
 
     packet_block = functions.shiftright("released", _PACKET_BITS).alias("packet_block")
@@ -151,7 +147,7 @@ def _tasks(spark: SparkSession, count: int) -> DataFrame:
 
 
 def _by_split(checkpoints: DataFrame, plan: Plan) -> DataFrame:
-    """Give every piece a task of its own, as far as this Spark lets one say so."""
+    """Give every split a task of its own, as far as this version of Spark can."""
     count = len(plan.splits)
     if hasattr(checkpoints, "repartitionById"):
         shuffled = checkpoints.repartitionById(count, checkpoints["split"].cast("int"))
@@ -218,7 +214,7 @@ def _partition_decoder(plan: Plan, partitions: int, reading: SourceOptions) -> C
 
 
 def _walk(spark: SparkSession, byte_ranges: Sequence[ByteRange]) -> list[Walked]:
-    """Walk over ranges, each in a task of its own."""
+    """Walk over byte ranges, each in a task of its own."""
     if not byte_ranges:
         return []
     wanted = list(byte_ranges)

@@ -1,8 +1,8 @@
-"""Where a connection goes on in a scout's piece: the head is played, and behind the anchors the scout's end is taken.
+"""A connection resumed in a split: its head is fed to the engine, and after the sync points the prescan's end is taken.
 
-Knows every part of a connection's state, and when two that differ in offsets alone go on alike. Must not know rows or
-pieces. Nothing is taken on trust: a direction is joined only where the engine, fed with the very segments, is in step
-at the scout's anchor, with the same bytes of the same packets waiting. What comes behind that is then the same to both.
+Knows every part of a connection's state, and when two states that differ only in offsets go on alike. Nothing is
+assumed: a direction adopts the prescan's end state only if the engine, fed with the same segments, is in sync at the
+prescan's sync point, with the same bytes of the same packets buffered. Otherwise the conversation is unstitchable.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _HELLO = bytes([registry.named(Dialect.DCP, "hello").opcode])
 
 
 class UnstitchableError(Exception):
-    """What a scout saw does not follow from what was before, or not beyond doubt."""
+    """The prescan's notes contradict the state at the end of the split before, or leave a doubt."""
 
 
 def open_connection(segment: TcpSegment, options: ReadOptions) -> Connection:
-    """Return the connection that a segment opens which belongs to none."""
+    """Return the connection that a segment opens if it belongs to none."""
     return _new_engine(options, _ignore_frame).open(segment)[0]
 
 
 def end_for_reuse(connection: Connection, opening: OpeningSyn, options: ReadOptions) -> int:
-    """End a connection whose ports are used again; return how many frames came of that."""
+    """End a connection whose ports are reused; return how many frames that releases."""
     side = 0 if connection.key == opening.key else 1
     if connection.directions[side].opened_by(opening.sequence):
         raise UnstitchableError("a SYN that belongs to the earlier connection")
@@ -56,7 +56,7 @@ def end_for_reuse(connection: Connection, opening: OpeningSyn, options: ReadOpti
 
 
 def end_connection(connection: Connection, options: ReadOptions) -> int:
-    """End a connection; return how many frames came of that."""
+    """End a connection; return how many frames that releases."""
     before = frame_count(connection)
     _engine_with(connection, options, _ignore_frame).end(connection)
     return frame_count(connection) - before
@@ -68,7 +68,7 @@ def frame_count(connection: Connection) -> int:
 
 
 class Resumption:
-    """A connection as it was before a piece, and a scout's notes on what became of it. Lives for one use."""
+    """A connection as it was before a split, and the prescan's notes on it in the split. For one use."""
 
     def __init__(
         self, connection: Connection, notes: PrescanNotes, prescanned: Connection, options: ReadOptions
@@ -79,19 +79,19 @@ class Resumption:
         self._engine = _engine_with(connection, options, self._emit)
         self._packet = 0
         self._hints: list[DialectHint] = []
-        # By direction as the scout numbers them, which may be the other way round.
+        # Lists are by direction as the prescan numbers them, which may be the other way round.
         self._flipped = int(connection.key != prescanned.key)
-        self._ack_shift: list[int | None] = [None, None]  #: of acknowledged offsets
+        self._ack_shift: list[int | None] = [None, None]  #: from the prescan's acknowledged offsets to the true ones
         self._counts_at_sync: list[Counts | None] = [None, None]
 
     def resume(self) -> int:
-        """Move the connection on to where the scout ended; return how many frames came of that."""
+        """Bring the connection to the end of the split; return how many frames that releases."""
         if self._notes.syn_inside:
             raise UnstitchableError("a SYN inside a connection")
         before = frame_count(self._connection)
         for head in self._notes.head:
             self._feed_head(head)
-        # What a direction's frames say counts if it was not ignored when the scout began to list them.
+        # Hints of a direction count unless it was ignored when the prescan began to list them.
         heard = [self._counts_at_sync[side] is not None for side in (0, 1)]
         for side in (0, 1):
             self._advance(side)
@@ -114,7 +114,7 @@ class Resumption:
         if acks and shift is None and direction.ack is None:
             self._take_first_ack(head, direction)
         if acks and shift is not None:
-            # Acknowledgements without data came between: the scout added them up.
+            # Acknowledgements without data are not in the head: the prescan has summed them up.
             direction.ack, direction.acked = segment.ack, head.acked + shift
         self._packet = segment.packet
         self._engine.take(self._connection, side ^ self._flipped, segment)
@@ -125,72 +125,73 @@ class Resumption:
             self._verify_sync_point(side, sync_point)
 
     def _take_first_ack(self, head: HeadSegment, direction: HalfConnection) -> None:
-        """Take a direction's very first acknowledgement: what it is near to is where the other one was then."""
+        """Take a direction's first acknowledgement, relative to where the other direction was at that time."""
         other = 1 - head.side
-        sync_point, joined = self._notes.sync_points[other], self._counts_at_sync[other]
+        sync_point, counts_at_sync = self._notes.sync_points[other], self._counts_at_sync[other]
         if self._notes.given_up[other] or (
-            sync_point is not None and sync_point.packet < head.segment.packet and joined is None
+            sync_point is not None and sync_point.packet < head.segment.packet and counts_at_sync is None
         ):
             raise UnstitchableError("a first acknowledgement of an unknown offset")
-        if sync_point is not None and joined is not None:
+        if sync_point is not None and counts_at_sync is not None:
             sent, _ = self._sides(other)
-            sent.next = head.other_next + joined.next - sync_point.counts.next
+            sent.next = head.other_next + counts_at_sync.next - sync_point.counts.next
             direction.acknowledge(head.segment.ack, sent)
-            sent.next = joined.next
+            sent.next = counts_at_sync.next
 
     def _verify_sync_point(self, side: int, sync_point: SyncPoint) -> None:
-        """Compare the direction with the scout's where that was in step."""
+        """Compare the direction with the prescan's at the sync point."""
         direction, framer = self._sides(side)
         if framer.state is State.IGNORE:
             return
-        by = self._ack_shift[side] or 0
-        marks = tuple(mark._replace(acked=shifted(mark.acked, by)) for mark in sync_point.state.marks)
+        ack_shift = self._ack_shift[side] or 0
+        marks = tuple(mark._replace(acked=shifted(mark.acked, ack_shift)) for mark in sync_point.state.marks)
         if sync_state_of(direction, framer) != sync_point.state._replace(marks=marks):
             raise UnstitchableError("not in sync at the sync point")
         self._counts_at_sync[side] = counts_of(direction, framer)
 
     def _advance(self, side: int) -> None:
-        """Move a direction on to the end of the piece."""
+        """Bring a direction to the end of the split."""
         direction, framer = self._sides(side)
         prescanned = self._prescanned.directions[side]
-        sync_point, joined, by = self._notes.sync_points[side], self._counts_at_sync[side], self._ack_shift[side]
+        sync_point, ack_shift = self._notes.sync_points[side], self._ack_shift[side]
+        counts_at_sync = self._counts_at_sync[side]
         if framer.state is State.IGNORE:
             _skip_ahead(direction, prescanned)
         elif self._notes.given_up[side]:
             raise UnstitchableError("no sync point")
         elif sync_point is not None:
-            if joined is None or by is None:
+            if counts_at_sync is None or ack_shift is None:
                 raise UnstitchableError("the sync point was not reached")
-            self._adopt_prescan(side, sync_point, joined, by)
+            self._adopt_prescan(side, sync_point, counts_at_sync, ack_shift)
             return
-        # All that it sent was played, but for acknowledgements and what ends it.
+        # The engine has seen all that the direction sent, except bare acknowledgements and its end.
         direction.finished |= prescanned.finished
-        if by is not None:
-            direction.ack, direction.acked = prescanned.ack, prescanned.acked + by
+        if ack_shift is not None:
+            direction.ack, direction.acked = prescanned.ack, prescanned.acked + ack_shift
 
-    def _adopt_prescan(self, side: int, sync_point: SyncPoint, joined: Counts, by: int) -> None:
-        """Put the scout's direction into the place of ours, with our offsets and counts."""
+    def _adopt_prescan(self, side: int, sync_point: SyncPoint, counts_at_sync: Counts, ack_shift: int) -> None:
+        """Replace a direction by the prescan's, with the true offsets and counters."""
         ours, theirs = self._connection.directions[side ^ self._flipped], self._prescanned.directions[side]
         framer = self._prescanned.framers[side]
         counts = counts_of(theirs, framer)
-        moved = joined.next - sync_point.counts.next
-        theirs.shift(moved, by)
-        framer.shift(moved, by)
+        moved = counts_at_sync.next - sync_point.counts.next
+        theirs.shift(moved, ack_shift)
+        framer.shift(moved, ack_shift)
         ours.next, ours.ack, ours.acked = theirs.next, theirs.ack, theirs.acked
         ours.finished |= theirs.finished
         ours.held, ours.held_cost = theirs.held, theirs.held_cost
-        sums = [was + now - then for was, now, then in zip(joined, counts, sync_point.counts, strict=True)]
-        set_counts(ours, framer, type(joined)(*sums))
+        sums = [was + now - then for was, now, then in zip(counts_at_sync, counts, sync_point.counts, strict=True)]
+        set_counts(ours, framer, type(counts_at_sync)(*sums))
         framers = list(self._connection.framers)
         framers[side ^ self._flipped] = framer
         self._connection.framers = (framers[0], framers[1])
 
     def _feed_detector(self, heard: list[bool]) -> None:
-        """Let the detector hear of all frames that may tell something, in order."""
+        """Feed the detector all frames that may tell the dialect, in order."""
         detector = self._connection.detector
         listed = [each for each in self._notes.hints if each.side < 0 or heard[each.side]]
-        turned = [each if each.side < 0 else each._replace(side=each.side ^ self._flipped) for each in listed]
-        for each in sorted(self._hints + turned, key=attrgetter("packet")):
+        renumbered = [each if each.side < 0 else each._replace(side=each.side ^ self._flipped) for each in listed]
+        for each in sorted(self._hints + renumbered, key=attrgetter("packet")):
             if each.side == DIALECT_LIKELY and detector.dialect is Dialect.MEMCACHED:
                 raise UnstitchableError("the dialect is not clear")
             if each.side == DIALECT_DECIDED and not detector.settled:
@@ -204,7 +205,7 @@ class Resumption:
 
 
 def _skip_ahead(direction: HalfConnection, prescanned: HalfConnection) -> None:
-    """Move a direction that nobody listens to any more on to where it is: what comes next is no hole."""
+    """Move an ignored direction to where it is now: what comes next is no hole."""
     if direction.base is not None and prescanned.base is not None:
         ahead = (prescanned.base + prescanned.next - direction.base - direction.next) % _WRAP
         direction.next += ahead if ahead < _WRAP // 2 else 0
@@ -218,7 +219,7 @@ def _new_engine(options: ReadOptions, emit: Callable[[Connection, int, RawFrame]
 def _engine_with(
     connection: Connection, options: ReadOptions, emit: Callable[[Connection, int, RawFrame], None]
 ) -> Connections:
-    """Return an engine that knows of one connection."""
+    """Return an engine that has one connection."""
     engine = _new_engine(options, emit)
     engine.live[reverse_key(connection.key)] = (connection, 1)
     engine.live[connection.key] = (connection, 0)
@@ -226,4 +227,4 @@ def _engine_with(
 
 
 def _ignore_frame(_: Connection, __: int, ___: RawFrame) -> None:
-    """Take a frame that was counted elsewhere."""
+    """Drop a frame: only its count matters here."""

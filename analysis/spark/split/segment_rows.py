@@ -1,11 +1,12 @@
-"""TCP segments as rows: what is shuffled when a run's packets are read by several tasks.
+"""TCP segments as rows: what is shuffled of conversations that can't be stitched.
 
-Knows how the segments of a part become a record batch and such batches become a block again. Must not know how parts
-are found, nor what is in a stream. A row says where it belongs (``partition``, ``conversation``) and where in the run it stands
-(``packet``): sorted by these, the rows of a connection are its segments in capture order.
+Knows how the segments of a split become record batches. A row says where it belongs (``partition``, ``conversation``)
+and where in the run it stands (``packet``): sorted by these, the rows of a conversation are its segments in capture
+order.
 
-Fragments of IP datagrams may lie in several parts, and only the whole run in order knows what they become. So they are
-not put together here: each goes, as a packet, to every share, and whoever decodes that share plays them all.
+Fragments of one IP datagram may lie in several splits, and are reassembled in the order of the run. So they are not
+reassembled here: each goes, as a whole packet, to every partition, and the decoder of a partition reassembles all of
+them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 SEGMENTS = pa.schema(
     [
-        ("partition", pa.int32()),  # which decoder's
+        ("partition", pa.int32()),  # of the shuffle
         ("conversation", pa.binary()),  # key of the direction that sorts first; empty: a fragment, as a whole packet
         ("packet", pa.int64()),  # ordinal in the run
         ("time_ns", pa.int64()),
@@ -56,7 +57,7 @@ CHUNK_BYTES = 8 << 20
 
 
 class FragmentPacket(NamedTuple):
-    """A packet that is a fragment."""
+    """A packet that is an IP fragment."""
 
     packet: int  #: ordinal in the run
     time_ns: int
@@ -70,7 +71,7 @@ def blocks_of_part(
 ) -> Iterator[tuple[SegmentBlock, list[FragmentPacket]]]:
     """Read a part of a capture; yield its segments, with packets numbered as in the whole file, and its fragments.
 
-    ``alone``: there are no other parts, so fragments are put together here.
+    ``whole_run``: the run has no other part, so fragments are reassembled here.
     """
     decoder = ColumnarDecoder() if whole_run else PartDecoder(part.packets_before)
     with address.open() as file:
@@ -94,7 +95,7 @@ def rows_of_part(
     *,
     conversations: Container[bytes] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read a part of a capture; yield its segments as rows, those of some talks alone if these are given."""
+    """Read a part of a capture; yield its segments as rows, only those of ``conversations`` if given."""
     for block, fragments in blocks_of_part(address, part, capture, damage):
         segments = block if conversations is None else select_conversations(block, conversations)
         if len(segments):
@@ -104,7 +105,7 @@ def rows_of_part(
 
 
 def select_conversations(block: SegmentBlock, conversations: Container[bytes], *, others: bool = False) -> SegmentBlock:
-    """Return the segments of some talks, or those of all others."""
+    """Return the segments of some conversations, or of all others."""
     wanted = np.array([(conversation_key(key)[0] in conversations) != others for key in block.keys], np.bool_)
     return block if wanted.all() else select_segments(block, np.flatnonzero(wanted[block.flow]))
 
@@ -116,12 +117,12 @@ def select_segments(block: SegmentBlock, chosen: NDArray[np.int64]) -> SegmentBl
 
 
 class PartDecoder(ColumnarDecoder):
-    """Finds the segments of a part, and leaves fragments alone."""
+    """Finds the segments of a part, and collects fragments without reassembling them."""
 
     def __init__(self, packets_before: int = 0) -> None:
         super().__init__()
         self.fragments: list[FragmentPacket] = []
-        """Fragments since somebody took them."""
+        """Fragments since the caller last took them."""
         self._packets_before = packets_before
         self._single = _FragmentDetector()
 
@@ -141,7 +142,7 @@ class PartDecoder(ColumnarDecoder):
 
 
 class _FragmentDetector(ReferenceDecoder):
-    """Decodes one packet at a time, and says where one is a fragment."""
+    """Decodes one packet at a time, and says whether it was a fragment."""
 
     fragmented = False
 
@@ -175,17 +176,17 @@ def _segment_rows(block: SegmentBlock, partitions: int) -> pa.RecordBatch:
 
 
 def _payloads(block: SegmentBlock) -> pa.Array:
-    """Cut out the payloads: they and what lies between them are the elements of an array, and the former are taken."""
+    """Cut out the payloads: an array whose elements are payloads and the bytes between, and of it the former."""
     start = block.payload_offset
     order = np.argsort(start, kind="stable")
     offsets = np.zeros(2 * len(start) + 1, np.int64)
     offsets[1::2] = start[order]
     offsets[2::2] = (start + block.payload_captured)[order]
-    place = np.empty(len(start), np.int64)
-    place[order] = 2 * np.arange(len(start)) + 1
+    index = np.empty(len(start), np.int64)
+    index[order] = 2 * np.arange(len(start)) + 1
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(block.buffer))]
     source = pa.Array.from_buffers(pa.large_binary(), 2 * len(start), buffers)
-    return source.take(pa.array(place)).cast(pa.binary())
+    return source.take(pa.array(index)).cast(pa.binary())
 
 
 def _fragment_rows(fragments: Sequence[FragmentPacket], partitions: int) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,9 @@
-"""One share of a run's connections: sorted segment rows in, frames out, by the ordinary engine.
+"""The fallback: shuffled segment rows of one partition to frames, by the TCP engine.
 
-Knows that rows come sorted by share, connection and packet, in batches cut anywhere. Must not know who sorted them, nor
-what a frame is: lanes, framers and columns are those of the single-process reader, fed with whole connections instead
-of whole chunks. What that reader does to one connection depends on no other one, so the rows are the same; only the
-limits that connections share (bytes held over all of them, connections followed at once) count per task here.
+Knows that rows come sorted by partition, conversation and packet, in batches cut anywhere. Engine, framers and batch
+builder are those of the single-process reader, fed with whole conversations instead of whole chunks. What that reader
+makes of one connection depends on no other one, so the rows are the same; only the limits that connections share
+(bytes held by all of them, connections followed at once) count per task here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _FragmentSegment(NamedTuple):
-    """A segment that came in fragments."""
+    """A segment that was reassembled from fragments."""
 
     packet: int
     time_ns: int
@@ -41,13 +41,13 @@ class _FragmentSegment(NamedTuple):
 
 
 class PartitionDecoder:
-    """Decodes the rows that one task gets: any number of shares, one after the other."""
+    """Decodes the rows that one task gets: any number of partitions, one after the other."""
 
     def __init__(self, captures: Sequence[str], partitions: int, options: ReadOptions | None = None) -> None:
         self._partitions = partitions
         self._conversations = ConversationFrames(captures, options or ReadOptions())
         self._partition = -1
-        self._conversation = b""  #: the one that may go on in the next batch
+        self._conversation = b""  #: the last one, which may go on in the next batch
         self._fragments = ReferenceDecoder()
         self._from_fragments: defaultdict[bytes, list[_FragmentSegment]] = defaultdict(list)
 
@@ -68,7 +68,7 @@ class PartitionDecoder:
         yield from self._end_partition()
 
     def _decode_rows(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take rows of one share."""
+        """Decode rows of one partition."""
         encoded = rows.column("conversation").dictionary_encode()
         conversations, index = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
         if conversations[0] == b"":
@@ -77,7 +77,7 @@ class PartitionDecoder:
             rows, conversations, index = rows.slice(count), conversations[1:], index[count:] - 1
         if not conversations:
             return
-        over = [
+        ended = [
             conversation
             for conversation in (self._conversation, *conversations[:-1])
             if conversation and conversation != conversations[-1]
@@ -86,11 +86,11 @@ class PartitionDecoder:
             yield from self._fragments_after([self._conversation])
         self._conversation = conversations[-1]
         from_fragments = self._fragments_among(conversations, int(rows.column("packet")[-1].as_py()))
-        yield from self._frames(_segment_block(rows, conversations, index, from_fragments), over)
+        yield from self._frames(_segment_block(rows, conversations, index, from_fragments), ended)
 
     def _fragments_among(self, conversations: list[bytes], last: int) -> list[tuple[int, _FragmentSegment]]:
-        """Take the segments out of fragments that stand among these rows; of the last talk those before its last."""
-        due: list[tuple[int, _FragmentSegment]] = []
+        """Take the segments from fragments that stand among these rows; the last conversation may have later ones."""
+        found: list[tuple[int, _FragmentSegment]] = []
         for number, conversation in enumerate(conversations):
             waiting = self._from_fragments.pop(conversation, None)
             if waiting is None:
@@ -100,11 +100,11 @@ class PartitionDecoder:
                 waiting = [each for each in waiting if each.packet < last]
                 if later:
                     self._from_fragments[conversation] = later
-            due += [(number, each) for each in waiting]
-        return due
+            found += [(number, each) for each in waiting]
+        return found
 
     def _fragments_after(self, conversations: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        """Run the segments out of fragments that came behind all other rows of their talks."""
+        """Decode the segments from fragments that come after all other rows of their conversations."""
         for conversation in list(conversations):
             waiting = self._from_fragments.pop(conversation, None)
             if waiting:
@@ -112,9 +112,9 @@ class PartitionDecoder:
                     _segment_block(None, [conversation], np.empty(0, np.int64), [(0, each) for each in waiting]), []
                 )
 
-    def _frames(self, block: SegmentBlock, over: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+    def _frames(self, block: SegmentBlock, ended: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         yield from self._conversations.run(block)
-        yield from self._conversations.end(over)
+        yield from self._conversations.end(ended)
 
     def _end_partition(self) -> Iterator[pa.RecordBatch]:
         if self._conversation:
@@ -127,7 +127,7 @@ class PartitionDecoder:
         self._fragments = ReferenceDecoder()
 
     def _add_fragments(self, rows: pa.RecordBatch) -> None:
-        """Put fragments together, all of the run in order, and keep the segments that belong to this share."""
+        """Reassemble fragments, all of the run in order, and keep the segments of this partition."""
         columns = (rows.column(name).to_pylist() for name in ("packet", "time_ns", "linktype", "length", "payload"))
         for packet, time_ns, linktype, original, data in zip(*columns, strict=True):
             segment = self._fragments.segment(data, linktype, original, time_ns)
@@ -147,7 +147,7 @@ def _segment_block(
     index: NDArray[np.int64],
     from_fragments: list[tuple[int, _FragmentSegment]],
 ) -> SegmentBlock:
-    """Make a block of rows and further segments, in order. Packets are ordinals, so the block's capture is 0."""
+    """Make a block of rows and segments from fragments, in order; packets are ordinals, so its capture is 0."""
     numbers: dict[str, NDArray[np.int64]] = {}
     for name in ("packet", "time_ns", "seq", "ack", "flags", "length", "reverse"):
         own = [] if rows is None else rows.column(name).to_numpy(zero_copy_only=False)
@@ -187,6 +187,6 @@ def _payloads(rows: pa.RecordBatch | None) -> tuple[NDArray[np.uint8], NDArray[n
     column = rows.column("payload")
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    # A slice has the buffers of the whole: what lies before its first payload is not for the assembly.
+    # A slice shares the buffers of the whole batch: skip what lies before its first payload.
     buffer = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None else np.empty(0, np.uint8)
     return buffer, ends[:-1] - ends[0], np.diff(ends)

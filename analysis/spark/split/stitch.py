@@ -1,9 +1,9 @@
-"""Talks put together from the notes of scouts: the exact state of every talk where each piece begins.
+"""Stitching: notes of the prescan to checkpoints, the exact state of every conversation at the start of every split.
 
-Knows what the ordinary engine is told of a segment, and when two connections go on alike. Must not know how pieces are
-read, nor Spark. A talk is followed from piece to piece: the head of a piece is played with the engine itself, from the
-state that the pieces before left behind; where that comes to the scout's anchor in step, the scout's end of the piece
-is the end, but for its offsets. Where anything is in doubt the talk can't be stitched, and its segments are shuffled.
+Knows the order of notes and records. A conversation is followed from split to split: ``resume`` brings its state from
+the start of a split to the end, from the notes alone. If that leaves a doubt the conversation can't be stitched, and
+all of its splits are told to shuffle its segments. A conversation with segments in IP fragments falls back too: a fragment
+may be in another split than the rest of its datagram.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 
 class Stitcher:
-    """Takes the notes that one task gets: any number of shares, one after the other."""
+    """Stitches the notes that one task gets: any number of partitions, one after the other."""
 
     def __init__(self, partitions: int, options: ReadOptions) -> None:
         self._partitions = partitions
         self._options = options
         self._partition = -1
         self._fragments = ReferenceDecoder()
-        self._fragmented: set[bytes] = set()  #: talks of this share that have segments in fragments
-        self._fragments_in = (-1, -1)  #: share and piece of the last one
+        self._fragmented: set[bytes] = set()  #: conversations of this partition with segments in fragments
+        self._fragments_in = (-1, -1)  #: partition and split of the last one
         self._conversation: _StitchedConversation | None = None
         self._rows: list[Row] = []
         self._size = 0
-        self._counts: Counter[int] = Counter()  #: frames by piece
+        self._counts: Counter[int] = Counter()  #: frames by split
 
     def stitch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take sorted notes, all there are; yield checkpoints."""
@@ -94,7 +94,7 @@ class Stitcher:
         self._conversation = None
 
     def _add_fragment(self, body: bytes) -> None:
-        """Put fragments together, all of the run in order, and remember which talks of this share are in them."""
+        """Reassemble fragments, all of the run in order; remember the conversations of this partition in them."""
         time_ns, linktype, original = FRAGMENT_HEAD.unpack_from(body)
         segment = self._fragments.segment(body[FRAGMENT_HEAD.size :], linktype, original, time_ns)
         if segment is not None:
@@ -111,7 +111,7 @@ class Stitcher:
 
 
 class _StitchedConversation:
-    """One talk, followed from piece to piece."""
+    """One conversation, followed from split to split."""
 
     def __init__(self, name: bytes, options: ReadOptions) -> None:
         self.name = name
@@ -120,13 +120,13 @@ class _StitchedConversation:
         self._began = 0
         self._frames = 0
         self._splits: list[int] = []
-        self._pending: tuple[int, bytes] | None = None  #: checkpoint of the last piece, which may be the talk's last
+        self._pending: tuple[int, bytes] | None = None  #: checkpoint of the latest split, which may be the last one
         self._failed = False
         self.counts: Counter[int] = Counter()
-        """Frames of the talk, by the piece that releases them; without those that the end of the run does."""
+        """Frames by the split that releases them, without those that the end of the run releases."""
 
     def add_split(self, split: int, notes: ConversationNotes) -> Iterator[Row]:
-        """Take the notes on the next piece; yield what can be said now."""
+        """Take the notes on the next split; yield the rows that are certain now."""
         if self._failed:
             yield split, RecordKind.FALLBACK, self.name, b""
             return
@@ -143,7 +143,7 @@ class _StitchedConversation:
             self.counts[split] = self._frames - before
 
     def fall_back(self, *splits: int) -> Iterator[Row]:
-        """Leave this talk to the shuffle, whatever was said of it before."""
+        """Leave the conversation to the shuffle: in these splits and all before, replacing earlier rows."""
         self._failed, self._pending, self._state = True, None, None
         self.counts.clear()
         for split in (*self._splits, *splits):
@@ -151,7 +151,7 @@ class _StitchedConversation:
         self._splits = []
 
     def end(self) -> Iterator[Row]:
-        """Nothing more comes."""
+        """End the conversation; yield the rest of its rows."""
         yield from self._release_checkpoint(RecordKind.LAST_CHECKPOINT)
         rest = 0 if self._state is None else end_connection(self._state, self._options)
         if rest:
@@ -162,18 +162,16 @@ class _StitchedConversation:
             return
         split, body = self._pending
         self._pending = None
-        # Nothing need be said of a talk that begins and ends in one piece.
+        # A conversation within one split needs no checkpoint.
         if body or kind is not RecordKind.LAST_CHECKPOINT:
             yield split, kind, self.name, body
 
     def _advance(self, notes: ConversationNotes) -> None:
-        """Move on to the end of a piece."""
+        """Bring the state to the end of a split."""
         if notes.earlier_notes is not None and notes.earlier_state is not None:
             if self._state is None:
-                self._state, self._began = (
-                    open_connection(notes.earlier_notes.first, self._options),
-                    notes.earlier_notes.first.packet,
-                )
+                first = notes.earlier_notes.first
+                self._state, self._began = open_connection(first, self._options), first.packet
             resumption = Resumption(self._state, notes.earlier_notes, notes.earlier_state, self._options)
             self._frames += resumption.resume()
         if notes.opening is not None and self._state is not None:

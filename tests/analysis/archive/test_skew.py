@@ -127,7 +127,8 @@ def test_observations_that_differ_in_every_way() -> None:
     """However many there are, the pair is the first that differs and the earliest that it differs from."""
     nothing = dict.fromkeys(xcn_01.ATTRIBUTES)
     rows = [
-        {**nothing, "time_ns": time, "ring": "r", "frame": 1, **dict.fromkeys(xcn_01.OBSERVATION[3:], 0)} for time in range(9)
+        {**nothing, "time_ns": time, "ring": "r", "frame": 1, **dict.fromkeys(xcn_01.OBSERVATION[3:], 0)}
+        for time in range(9)
     ]
     rows[1]["cas"] = 5
     rows[2]["kind"] = 0
