@@ -1,9 +1,9 @@
-"""Order-local rules by connection: the checker of the command line, once per task and share of a ring's connections.
+"""Rules within connections, partitioned by connection: the checker of the command line, once per partition of a ring.
 
-For rings that are too large for one task (``ringwise`` has the others). Frames are packed out by connection and put into
-the order of their run; what a task gets of a ring is then a run with some connections left out, and no rule of this
-kind looks from one connection at another. Nothing is collected: Spark's sort spills to disk, and a checker's memory is
-bounded, so a single giant connection is only a long task. Must not know where frames come from, nor any rule.
+For rings that are too large for one task (``check_by_ring`` has the others). Frames are shuffled by connection and
+sorted in the order of their run, so a task sees a run with some connections left out; no rule of this kind compares
+connections. Spark's sort spills to disk and a checker's memory is bounded, so a single giant connection is only a long
+task.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _TALLY = pa.struct(
         ("unknown", pa.list_(pa.struct([("reason", pa.string()), ("count", pa.int64())]))),
     ]
 )
-_TASKS_PER_CORE = 4  #: at most so many for each core
-#: A row is a finding or a task's tally of a rule; the other one is null.
+_TASKS_PER_CORE = 4  #: at most
+#: A row has a finding or a task's tally of a rule; the other one is null.
 OUTCOMES = pa.schema([("ring", pa.string()), ("finding", pa.struct(list(FINDINGS.schema))), ("tally", _TALLY)])
 
 
@@ -54,19 +54,19 @@ def outcomes(
     *,
     limit: int = MAX_FINDINGS,
 ) -> DataFrame:
-    """Check rings, given by their files, each by so many tasks; return findings and tallies, see :data:`OUTCOMES`."""
+    """Check rings, given by files and numbers of partitions; return findings and tallies, see :data:`OUTCOMES`."""
     sources = [(ring, path, partitions[ring]) for ring, paths in rings.items() for path in paths]
     most = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
     numbers = spark.range(0, len(sources), 1, min(len(sources), most))
     packed = map_in_arrow(numbers, pack_task(sources), spark_schema(PACKED_BATCHES))
-    # A number, or Spark would put tasks together that look small, as group compress well.
+    # With an explicit number: otherwise Spark merges partitions that look small, as packed batches compress well.
     count = min(sum(partitions[ring] for ring in rings), most)
     ordered = packed.repartition(count, "ring", "partition").sortWithinPartitions("ring", "partition", "first_frame")
     return map_in_arrow(ordered, check_task([rule.id for rule in rules], limit), spark_schema(OUTCOMES))
 
 
 def pack_task(sources: Sources) -> Callable[[Batches], Batches]:
-    """Return what the first tasks do: numbers of files in (a column ``id``), group out."""
+    """Return the function of the first tasks: numbers of files in (column ``id``), packed batches out."""
 
     def pack(batches: Batches) -> Batches:
         for batch in batches:
@@ -78,7 +78,7 @@ def pack_task(sources: Sources) -> Callable[[Batches], Batches]:
 
 
 def check_task(rules: Sequence[str], limit: int = MAX_FINDINGS) -> Callable[[Batches], Batches]:
-    """Return what the others do: group sorted by ring, share and first frame in, outcomes out."""
+    """Return the function of the second tasks: packed batches by ring, partition and first frame in, outcomes out."""
     names = tuple(rules)
 
     def check(batches: Batches) -> Batches:
@@ -95,7 +95,7 @@ def check_task(rules: Sequence[str], limit: int = MAX_FINDINGS) -> Callable[[Bat
 def _packed_batches(batches: Batches) -> Iterator[tuple[str, int, bytes]]:
     for batch in batches:
         keys = (batch.column(name).to_pylist() for name in ("ring", "partition"))
-        # One at a time: together they would be there twice.
+        # One value at a time: all at once would double the memory.
         yield from zip(*keys, (value.as_py() for value in batch.column("frames")), strict=True)
 
 
@@ -125,7 +125,7 @@ def findings_of(outcomes: DataFrame, *, limit: int = MAX_FINDINGS) -> DataFrame:
 
 
 def tallies_of(outcomes: DataFrame, *, limit: int = MAX_FINDINGS) -> DataFrame:
-    """Return the tallies among outcomes; violations whose findings are beyond the limit are a tally of their own."""
+    """Return the tallies among outcomes; findings beyond the limit are a further tally, of what is unlisted."""
     tallies = outcomes.where("tally is not null").select("ring", "tally.*")
     beyond = (
         _ranked_findings(outcomes).where(f"rank > {limit}").groupBy("ring", "rule").agg({"*": "count", "echoes": "sum"})
@@ -137,7 +137,7 @@ def tallies_of(outcomes: DataFrame, *, limit: int = MAX_FINDINGS) -> DataFrame:
 
 
 def _ranked_findings(outcomes: DataFrame) -> DataFrame:
-    """Number the findings of each rule and ring."""
+    """Return the findings among outcomes with their rank within rule and ring."""
     from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
 
     found = outcomes.where("finding is not null").select("finding.*", "ring")

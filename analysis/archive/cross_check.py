@@ -1,7 +1,6 @@
-"""Rules across connections, kept up to date: what rings that came, changed or went can have changed is compared anew.
+"""Rules across connections, incrementally: only what new, changed and removed rings can have changed is compared again.
 
-Knows which tables say what was compared before; must not know manifests, nor how versions are compared. What comes out
-is what a comparison of everything would give.
+Knows which tables hold the results of earlier comparisons. The result is that of comparing everything.
 """
 
 from __future__ import annotations
@@ -30,30 +29,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RingDelta:
-    """What has happened to an archive's rings since the last comparison."""
+    """How the rings of an archive differ from those at the last comparison."""
 
-    added: frozenset[str]  #: new ones, and those that have changed
-    removed: frozenset[str]  #: those that have changed, and those that are gone
+    added: frozenset[str]  #: new and changed rings
+    removed: frozenset[str]  #: changed and vanished rings
     unchanged: frozenset[str]
 
     @classmethod
     def between(cls, before: dict[str, str], now: dict[str, str]) -> RingDelta:
-        """Compare the states of rings, by ring."""
+        """Compare the hashes of rings, by ring."""
         unchanged = frozenset(name for name, state in now.items() if before.get(name) == state)
         return cls(frozenset(now) - unchanged, frozenset(before) - unchanged, unchanged)
 
 
 def compare(spark: SparkSession, archive: Path, folder: Path, delta: RingDelta) -> None:
-    """Compare what is due, and write the tables about it below a folder; of spans, only those of rings that came.
+    """Compare the intervals that have to be, and write the tables below a folder; spans only of added rings.
 
-    Where no ring has stayed everything is due, and nothing is read of what was there before.
+    If no ring is unchanged everything is compared, and no earlier results are read.
     """
     frames, connections = (spark_tables.read(spark, archive, table) for table in (FRAMES, CONNECTIONS))
     numbers = count()
 
     @cache
     def cached_versions(rings: frozenset[str]) -> DataFrame:
-        scratch = spark_tables.uri(folder / f"_told{next(numbers)}")
+        scratch = spark_tables.uri(folder / f"_versions{next(numbers)}")
         return versions(
             seqno_spans.rows_of_rings(frames, rings), seqno_spans.rows_of_rings(connections, rings), scratch
         )
@@ -93,10 +92,10 @@ def compare_changed(
     delta: RingDelta,
     scratch: str,
 ) -> tuple[DataFrame, DataFrame]:
-    """Return what was compared, brought up to date, and the spans of all rings.
+    """Return the comparisons, brought up to date, and the spans of all rings.
 
-    ``versions_of`` gives the versions that rings show; ``added`` are the spans of those that came, ``known`` all of before;
-    ``earlier`` is what was compared then. ``place`` is where it notes what is due.
+    ``versions_of`` gives the versions that rings show; ``added`` are the spans of added rings, ``known`` the spans at
+    the last comparison, ``earlier`` its results. The intervals to compare are written to ``scratch``.
     """
     standing = seqno_spans.rows_of_rings(known, delta.unchanged)
     seqno_spans.intervals_to_compare(
@@ -110,7 +109,7 @@ def compare_changed(
 
 
 def _tally(roots: DataFrame) -> Tally:
-    """Sum branches up to the tally of their rule."""
+    """Sum branches up to the tally of the rule."""
     names = ("checked", "undecided", "violated")
     checked, undecided, violated = roots.selectExpr(*(f"coalesce(sum({name}), 0L)" for name in names)).collect()[0]
     unknown = Counter({"setup": undecided} if undecided else {})

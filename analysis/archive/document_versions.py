@@ -1,7 +1,7 @@
 """Versions of documents, as connections show them: one row per message with a seqno, with bucket and history branch.
 
-The table that rules across connections look at. Knows what a message says about a version and which branch it is on;
-must not know rules. What a message does not tell, or not comparably, is null.
+The table that rules across connections compare. Knows what a message says about a version and which branch it is on.
+What a message does not tell, or not comparably, is null.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dissector.spec import enums
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: What observations of one version agree on, worst difference first, as in ``analysis.rules.cross.DIFFERENCES``.
+#: Attributes that observations of one version agree on, worst difference first, as in
+#: ``analysis.rules.cross.DIFFERENCES``.
 IDENTITY = (
     ("kind",),
     ("key_id",),
@@ -27,7 +28,7 @@ IDENTITY = (
 )
 ATTRIBUTES = tuple(name for names in IDENTITY for name in names)
 VERSION = ("bucket", "vbucket", "branch", "by_seqno")
-#: Where an observation is; the first three order observations, and no two have the same.
+#: Columns that locate an observation; the first three order observations, and no two have the same.
 OBSERVATION = (
     "time_ns",
     "ring",
@@ -45,7 +46,7 @@ _NO_VALUE = sum(flag.value for flag in enums.OPEN_FLAGS.members if flag.name.sta
 _SNAPPY, _XATTR = 0x02, 0x04
 
 # A log holds for the messages of its stream: same opaque, from the granted request to the next one. An opaque that
-# several vbuckets share tells no stream, and is left out before it could be joined with all of their messages.
+# several vbuckets share names no stream, and is left out before it is joined with all of their messages.
 _SHARED_OPAQUES = """
 select ring, connection, opaque from {frames}
 where name = 'stream_request' and not response and vbucket is not null
@@ -93,8 +94,9 @@ where f.name in {_DOCUMENTS!r} and not f.response and f.missing = 0 and f.by_seq
 def versions(frames: DataFrame, connections: DataFrame, scratch: str | None = None) -> DataFrame:
     """Return the versions that frames show.
 
-    ``scratch`` is where it notes what few messages tell about many. Spark then knows how little that is, and brings it to
-    the frames; else it learns so too late, and may have shuffled all frames by then.
+    Failover logs and open flags are few rows that are joined with many. If they are written to ``scratch`` first,
+    Spark knows their size and broadcasts them; otherwise it learns that too late, and may have shuffled all frames by
+    then.
     """
     spark = frames.sparkSession
     shared = spark.sql(_SHARED_OPAQUES, frames=frames)
@@ -105,6 +107,6 @@ def versions(frames: DataFrame, connections: DataFrame, scratch: str | None = No
 
 
 def _materialized(rows: DataFrame, scratch: str) -> DataFrame:
-    """Write rows, and return them as they were written."""
+    """Write rows, and return them as read back."""
     rows.write.parquet(scratch, compression="zstd")
     return rows.sparkSession.read.schema(rows.schema).parquet(scratch)

@@ -1,8 +1,8 @@
-"""Rings to Parquet files, in the tasks of a Spark job: captures are read once, where the task runs.
+"""Rings to Parquet files, in the tasks of a Spark job: a task reads the captures of a ring, once.
 
 A task reads a whole ring with the reader of the command line and writes frames, connections, streams and quarantine
-itself; Spark only learns which files came about. They have names that readers pass over until the driver gives them
-their own, so an attempt that died or was too late leaves nothing that counts. Must not know rules or manifests.
+itself; Spark gets only the names of the files. Readers ignore files with these names until the driver renames them, so
+a failed or duplicate attempt of a task leaves nothing that counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LEFT_OUT, DAMAGED = "left out", "damaged"
 _PEEK_BYTES = 1 << 16
 
-#: What a task tells of a ring.
+#: The result of a task for one ring.
 RESULT = pa.schema(
     [
         ("ring", pa.string()),
@@ -55,7 +55,7 @@ RESULT = pa.schema(
 def ingest_task(
     folder: Path, rings: Callable[[], Sequence[Ring]], options: ReadOptions
 ) -> Callable[[Batches], Batches]:
-    """Return what a task does: numbers of rings in (a column ``id``), results out; files go below ``folder``."""
+    """Return the function of a task: numbers of rings in (column ``id``), results out; files go below ``folder``."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
@@ -76,7 +76,7 @@ def ingest(folder: Path, ring: Ring, options: ReadOptions) -> dict[str, Any]:
             result = _read(usable, options, parts)
             break
         except Exception as error:
-            # Whatever a file does to the reader, the others must get through.
+            # One bad file must not keep the others out of the archive.
             parts.abandon()
             if _is_unreachable(usable, error):
                 raise
@@ -118,7 +118,7 @@ def _read(inputs: Sequence[Input], options: ReadOptions, parts: PartFiles) -> tu
 
 
 def _is_unusable(each: Input, reasons: dict[str, str]) -> bool:
-    """Tell whether a file can't be used at all, and note why."""
+    """Tell whether a file is no capture at all, and record why."""
     try:
         CaptureReader(each, chunk_bytes=_PEEK_BYTES).close()
     except Exception as error:
@@ -130,14 +130,14 @@ def _is_unusable(each: Input, reasons: dict[str, str]) -> bool:
 
 
 def _is_unreachable(inputs: Sequence[Input], error: Exception) -> bool:
-    """Tell whether it is not a file that is bad but the way to it: then nothing is known of it, and the task fails."""
+    """Tell whether a remote file could not be reached: it may be fine, so the task fails instead of leaving it out."""
     remote = any(isinstance(each, RemoteFile) for each in inputs)
     why = error if isinstance(error, OSError) else error.__cause__
     return remote and isinstance(why, OSError) and not isinstance(why, FileNotFoundError)
 
 
 def _unreadable_alone(inputs: Sequence[Input], options: ReadOptions, reasons: dict[str, str]) -> list[Input]:
-    """Read every file alone; return those that can't be read that way either."""
+    """Read every file alone; return those that fail alone too."""
     unreadable = []
     for each in inputs:
         try:
@@ -152,7 +152,7 @@ def _unreadable_alone(inputs: Sequence[Input], options: ReadOptions, reasons: di
 
 
 def _unreadable_together(inputs: Sequence[Input], reasons: dict[str, str], error: Exception) -> list[Input]:
-    """Leave all files out: it is their being together that can't be read."""
+    """Leave out all files: each is readable alone, but not together."""
     reasons.update({each.name: _reason(each, error) for each in inputs})
     return list(inputs)
 

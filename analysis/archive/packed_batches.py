@@ -1,7 +1,7 @@
-"""Frames on their way to the task that checks their connection: record batches as single values, not as rows of Spark.
+"""Packed batches: record batches of frames as single values, shuffled to the tasks that check their connections.
 
-A row of Spark with sixty columns costs many times what checking it does; a packed is one row for thousands of frames.
-Knows how frames are dealt out by connection and put in order again; must not know Spark nor rules.
+A Spark row with sixty columns costs many times the check of it; a packed batch is one row for hundreds or thousands of
+frames. Knows how frames are partitioned by connection and put in order again.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-#: What a checker reads of frames.
+#: The columns that a checker reads.
 CHECKED_FRAMES = pa.schema([SCHEMA.field(name) for name in sorted(COLUMNS)])
-#: A row stands for frames of one share of a ring's connections, in order; ``frames`` is a record batch.
+#: A row has frames of one partition of a ring's connections, in order; ``frames`` is a serialized record batch.
 PACKED_BATCHES = pa.schema(
     [("ring", pa.string()), ("partition", pa.int32()), ("first_frame", pa.int64()), ("frames", pa.binary())]
 )
-#: Rows that are dealt out at a time. A packed has a fixed cost, so it should hold hundreds of frames.
+#: Rows of a packed batch on average: it has a fixed cost, so it should hold hundreds of frames.
 _PACKED_ROWS = 512
+#: Rows that are read and partitioned at a time, at least and at most.
 _READ_ROWS = 32_768, 131_072
-#: Less than half a megabyte of frames: what is larger, Java's collector puts into regions of its own, and with a small
-#: heap and some sorted runs at once there are soon none left.
+#: Less than half a megabyte of frames: larger objects get regions of their own from Java's garbage collector, and a
+#: small heap with several sorted runs has few of them.
 _MAX_PACKED_ROWS = 1024
 
 
 def packed_frames(path: Path, ring: str, partitions: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Read a file of a ring's frames, so many rows at a time, and deal them out by connection."""
+    """Read a file of a ring's frames, ``rows`` at a time, and partition them by connection into packed batches."""
     rows = rows or min(max(_PACKED_ROWS * partitions, _READ_ROWS[0]), _READ_ROWS[1])
     for batch in pq.ParquetFile(path).iter_batches(rows, columns=CHECKED_FRAMES.names, use_threads=False):
         made = [
@@ -54,13 +55,13 @@ def packed_frames(path: Path, ring: str, partitions: int, rows: int | None = Non
 
 
 def pack_batch(batch: pa.RecordBatch) -> bytes:
-    """Make one value of frames with the columns :data:`CHECKED_FRAMES`."""
+    """Serialize frames with the columns :data:`CHECKED_FRAMES`."""
     value: bytes = pa.RecordBatch.from_arrays(batch.columns, schema=CHECKED_FRAMES).serialize().to_pybytes()
     return value
 
 
 def unpack_in_order(packed: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """Unpack packed of one share, which come by their first frames; give out frames by their numbers."""
+    """Unpack batches of one partition, sorted by their first frames; yield frames in the order of their numbers."""
     yield from merge_small_batches(_merge_by_frame(map(_unpack_batch, packed)))
 
 
@@ -76,7 +77,7 @@ def _partition_batch(batch: pa.RecordBatch, partitions: int) -> Iterator[tuple[i
 
 
 def _merge_by_frame(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put batches in order that begin in order; where files of neighbouring days overlap, so do they."""
+    """Put batches in order that begin in order; batches of neighbouring days may overlap."""
     pending: pa.RecordBatch | None = None
     for batch in batches:
         if pending is not None:

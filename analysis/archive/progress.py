@@ -1,6 +1,6 @@
-"""How far a Spark job has come, on stderr: a bar where a person is watching, a line per step elsewhere.
+"""Progress of a Spark job on stderr: a bar on a terminal, a line per step elsewhere.
 
-Knows Spark's status tracker; must not know what the steps do.
+Knows Spark's status tracker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REFRESH_SECONDS = 0.5
 
 @contextlib.contextmanager
 def step(context: SparkContext, title: str) -> Iterator[None]:
-    """Show how far what happens in the block has come."""
+    """Show the progress of the Spark jobs in the block."""
     if sys.stderr is None:
         yield
         return
@@ -46,7 +46,7 @@ def step(context: SparkContext, title: str) -> Iterator[None]:
 
 
 def _update_bar(context: SparkContext, bar: Progress, task: TaskID, over: threading.Event) -> None:
-    """Add up the tasks of the stages that are running, until told to stop."""
+    """Show the tasks of the running stages until ``over`` is set."""
     tracker = context.statusTracker()
     while not over.wait(_REFRESH_SECONDS):
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]

@@ -1,8 +1,8 @@
-"""Which captures there are, and which of them hang together.
+"""Which captures there are, and which of them form a ring.
 
-Knows paths, addresses, sizes and times of change; must not look into a file, as there may be a million of them. A ring
-is the unit of reading: connections go on across its files. By default that is a directory; on request every file stands
-alone. A capture elsewhere is known by its address without user, password and options: these are of one run.
+Knows paths, URIs, sizes and modification times; opens no file, as there may be a million of them. A ring is the unit
+of reading: connections go on across its files. By default it is a directory; on request every file is a ring. A remote
+capture is named by its URI without user, password and options, which belong to one run.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
     from analysis.spark.storage import StoredFile
 
-#: Files that are taken up in directories. Whatever is named, or matches a given pattern, is taken up anyway.
+#: Files that are read in directories. What is named, or matches a given pattern, is read in any case.
 _CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap|dmp|ntar)([.\-_]?\d+)?(\.(gz|zst|zstd|lz4|bz2|xz))?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Capture:
-    """A file, and what tells whether it is still the same."""
+    """A file, with what tells whether it has changed."""
 
     path: str
-    """Of a file elsewhere its address."""
+    """Of a remote file its URI."""
     size: int
     mtime_ns: int
-    #: How to open it, with whatever that takes: not to be kept, and not to be shown.
+    #: How to open it, with credentials: never stored, never shown.
     address: Location | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, path: str, *, beside: Capture | None = None) -> Capture | None:
-        """Look a file up, one elsewhere by the means of another there; None: it is not there, or no file."""
+        """Look a file up, a remote one with the credentials of ``beside``; None: it is not there, or no file."""
         if not is_remote(path):
             address, remote = Location(path, "", path), False
         else:
@@ -55,38 +55,38 @@ class Capture:
         return self.path.rpartition("/")[0] if is_remote(self.path) else str(Path(self.path).parent)
 
     def input(self) -> Input:
-        """Return what readers take."""
+        """Return the input for readers."""
         return Input(self.path, Path(self.path)) if self.address is None else self.address.input(ordered=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Captures that hang together."""
+    """Captures that are read together."""
 
     id: str
-    place: str  #: the directory, or the file where every file stands alone
+    place: str  #: the directory; with --separate, the file
     captures: tuple[Capture, ...]
 
     @property
     def size(self) -> int:
-        """Return how many bytes there are to read."""
+        """Return how many bytes the captures have."""
         return sum(capture.size for capture in self.captures)
 
 
 def ring_id(place: str) -> str:
-    """Return the name of a ring in the tables; it begins with a letter, so that nobody takes it for a number."""
+    """Return the id of a ring in the tables; it begins with a letter, so that it is never read as a number."""
     return f"r{hashlib.blake2b(place.encode(errors='surrogateescape'), digest_size=6).hexdigest()}"
 
 
 def is_remote(path: str) -> bool:
-    """Tell whether this is the address of a capture elsewhere; an absolute path never has two slashes in a row."""
+    """Tell whether this is a URI; an absolute path never has two slashes in a row."""
     return "://" in path
 
 
 def find_captures(names: Sequence[str], *, without: Path | None = None) -> list[Capture]:
-    """Return the files that arguments stand for: files, directories, patterns, addresses.
+    """Return the captures that arguments stand for: files, directories, patterns, URIs.
 
-    What is below ``without`` is left out.
+    Files below ``without`` are left out.
     """
     left_out = f"{without.absolute()}{os.sep}" if without is not None else None
     found: dict[str, Capture] = {}
@@ -109,7 +109,7 @@ def find_captures(names: Sequence[str], *, without: Path | None = None) -> list[
 
 
 def group_into_rings(captures: Iterable[Capture], *, separate: bool = False) -> list[Ring]:
-    """Put captures together; the largest ring comes first, as it takes longest."""
+    """Group captures into rings; the largest ring comes first, as it takes longest."""
     places: dict[str, list[Capture]] = {}
     for capture in captures:
         places.setdefault(capture.path if separate else capture.directory, []).append(capture)
@@ -118,7 +118,7 @@ def group_into_rings(captures: Iterable[Capture], *, separate: bool = False) -> 
 
 
 def _add_remote(found: dict[str, Capture], given: str) -> None:
-    """Add the files elsewhere that an address stands for."""
+    """Add the remote captures that a URI stands for."""
     chosen = [
         each for each in remote_files(given) if not each.from_directory or _CAPTURE_NAME.search(each.address.path)
     ]
@@ -137,7 +137,7 @@ def _capture(listed: StoredFile) -> Capture:
 
 
 def _file_system_of(address: Location) -> str:
-    """Return where a file is, whoever asks for it."""
+    """Return the file system of a remote file, without credentials."""
     scheme, _, rest = address.system.partition("://")
     host, slash, options = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{options}"

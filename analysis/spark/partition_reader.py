@@ -1,9 +1,9 @@
-"""One task's share of a capture that several tasks read: the frames of some connections, as the whole reading has them.
+"""The frames of one partition of a capture's connections, for captures that several tasks of the data source read.
 
-Knows how connections are dealt out; must not know Spark. Tasks of a data source can't hand anything to each other, so
-every one of them reads the capture from its beginning to its end and finds all frames; but only those of its own share
-become rows, and rows are what costs: beside them, finding frames is quick. As every task sees everything, the numbers
-of frames, fragments of IP datagrams and limits that connections share are those of a single reading.
+Knows how connections are partitioned. Tasks of a data source can't hand data to each other, so every task reads the
+capture from beginning to end and finds all frames, but makes rows only of its partition. Making rows is most of the
+cost. As every task sees all packets, frame numbers, IP fragments and limits that connections share are those of a
+single reading.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from dissector.capture import Input
     from dissector.options import ReadOptions
 
-#: Columns of a table with one entry per frame.
+#: Attributes of a table with one entry per frame.
 _ARRAYS = tuple(field.name for field in fields(FrameTable) if field.name not in ("stream", "connections", "rank"))
 
 
 class PartitionReader(FrameReader):
-    """Captures to record batches of the frames of one share."""
+    """Captures to record batches of the frames of one partition."""
 
     def __init__(self, inputs: Sequence[Input], options: ReadOptions, partition: int, partitions: int) -> None:
         super().__init__(inputs, options)

@@ -1,8 +1,7 @@
-"""Where captures are kept: local paths, and addresses of whatever pyarrow's file systems open (s3, gs, hdfs, ...).
+"""Where captures are stored: local paths, and URIs of what pyarrow's file systems open (s3, gs, hdfs, ...).
 
-Knows names, patterns and how to open a file for reading; must not know what is in one. Nothing here reads ahead or
-keeps a file in memory: what is opened is read in the order and amounts that a reader asks for. Users and passwords that
-an address may hold are in no name and no message.
+Knows names, patterns and how to open a file for reading. A file is read in the order and amounts that its reader asks
+for: nothing is read ahead or kept in memory. Users and passwords in a URI are in no name and no message.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dissector.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Names that Hadoop has for what pyarrow calls otherwise.
+#: Schemes of Hadoop, and pyarrow's names for them.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _WILDCARDS = "*?["
 _SECOND_NS = 1_000_000_000
@@ -35,17 +34,17 @@ _STATS_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A file that can be opened, here and on any machine that reaches it."""
+    """A file that can be opened on any machine that reaches it."""
 
     name: str
-    """What the user calls it."""
+    """The user's name for it."""
     system: str = ""
-    """Address of the file system, with its options; empty: a local path."""
+    """URI of the file system, with its options; empty: a local path."""
     path: str = ""
     """Path in the file system."""
 
     def open(self) -> Any:
-        """Open for reading from any place."""
+        """Open for reading, with seek."""
         if not self.system:
             return Input.of(self.path).open()
         try:
@@ -54,12 +53,12 @@ class Location:
             raise unusable(self.name, error) from error
 
     def size(self) -> int:
-        """Return how many bytes there are."""
+        """Return how many bytes the file has."""
         with self.open() as file:
             return int(file.seek(0, 2))
 
     def stat(self) -> StoredFile | None:
-        """Ask the file system what it has there; None: no file."""
+        """Ask the file system about the file; None: there is no file."""
         if not self.system:
             return _stat_local(self)
         try:
@@ -69,32 +68,32 @@ class Location:
         return _stored_file(self, info) if info.type == fs.FileType.File else None
 
     def input(self, *, ordered: bool = True) -> Input:
-        """Return what the readers of this package take; ``ordered``: files are in the order of their packets."""
+        """Return an input for the readers; ``ordered``: the inputs are in the order of their packets already."""
         return RemoteFile(self.name, None, self, ordered)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as its file system describes it, without a look into it."""
+    """A file as its file system describes it, without opening it."""
 
     address: Location
     size: int
     mtime_ns: int
-    """Of a file elsewhere to the second: lists and single answers differ in what is below."""
+    """Of a remote file to the second: listings and single answers differ below that."""
     from_directory: bool = False
-    """Found in a directory: neither named nor matched itself."""
+    """Found by listing a directory: neither named nor matched by a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile(Input):
-    """An input that an address opens. It can be read more than once."""
+    """An input that is opened through a Location. It can be read more than once."""
 
     address: Location
     ordered: bool = True
 
     @property
     def once(self) -> bool:
-        """Tell readers whether to take it as it comes, instead of a look at when it begins."""
+        """Tell readers not to open it in advance to see when it begins."""
         return self.ordered
 
     def open(self) -> Any:
@@ -103,7 +102,7 @@ class RemoteFile(Input):
 
 
 def find_files(names: Sequence[str]) -> list[Location]:
-    """Return the files that paths, directories, patterns and addresses stand for, without duplicates, in order."""
+    """Return the files that paths, directories, patterns and URIs stand for, without duplicates, in order."""
     found: dict[tuple[str, str], Location] = {}
     for name in names:
         path = local_path(name)
@@ -113,15 +112,15 @@ def find_files(names: Sequence[str]) -> list[Location]:
 
 
 def file_sizes(addresses: Sequence[Location]) -> list[int]:
-    """Return how large files are; 0 for what is not there, or no file: who reads it will say so."""
-    # Answers of a file system elsewhere take their time, and it has many of them at once.
+    """Return the sizes of files; 0 for what is not there or no file: its reader will report it."""
+    # Remote file systems answer slowly, but many requests at once.
     with ThreadPoolExecutor(_STATS_AT_ONCE) as pool:
         looked = pool.map(Location.stat, addresses)
         return [0 if each is None else each.size for each in looked]
 
 
 def local_path(name: str) -> str | None:
-    """Return the path that a name or an address of this machine stands for; None: it is elsewhere."""
+    """Return the local path that a name or URI stands for; None: it is remote."""
     scheme, separator, rest = name.partition("://")
     if not separator:
         return name
@@ -129,20 +128,20 @@ def local_path(name: str) -> str | None:
 
 
 def display_name(name: str) -> str:
-    """Return an address as it may be shown."""
+    """Return a URI without user, password and query, as it may be shown."""
     scheme, separator, rest = name.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{_host_without_user(host)}{slash}{path.partition('?')[0]}" if separator else name
 
 
 def canonical(address: Location) -> Location:
-    """Return an address under the name that it has whoever spells it: s3a and s3 are the same."""
+    """Return a location with pyarrow's scheme in its name: s3a and s3 are the same."""
     scheme, separator, rest = address.name.partition("://")
     return replace(address, name=f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}")
 
 
 def location_beside(name: str, known: Location | None) -> Location:
-    """Return the address of a file by its name, on the file system of another one, or on what its name tells."""
+    """Return the location of a file by its name, on the file system of ``known``, or on the one that the name tells."""
     scheme, _, rest = name.partition("://")
     host, _, path = rest.partition("/")
     system = known.system if known is not None else f"{scheme}://{host}/"
@@ -150,7 +149,7 @@ def location_beside(name: str, known: Location | None) -> Location:
 
 
 def _local_files(name: str) -> list[Location]:
-    # What exists under the very name is no pattern.
+    # An existing name is no pattern, even with wildcards in it.
     names = [name] if os.path.lexists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - as inputs.py
     if not names:
         raise InputError(f"{name}: no such file, or no file matches")
@@ -177,10 +176,10 @@ def _stat_local(address: Location) -> StoredFile | None:
 
 
 def remote_files(name: str) -> list[StoredFile]:
-    """Return the files elsewhere that an address, a directory or a pattern stands for."""
+    """Return the remote files that a URI, a directory or a pattern stands for."""
     parts = urlsplit(name, allow_fragments=False)
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)
-    # Only a query that sets options is one: "?" is a pattern's sign too.
+    # "?" is a wildcard too: only what sets an option is a query.
     is_query = "=" in parts.query
     path = unquote(parts.path if is_query or not parts.query else f"{parts.path}?{parts.query}")
     system = f"{scheme}://{parts.netloc}/" + (f"?{parts.query}" if is_query else "")
@@ -199,7 +198,7 @@ def remote_files(name: str) -> list[StoredFile]:
 
 
 def _path_below(root: str, path: str) -> str:
-    """Return a path as the file system has it: with a bucket before it, or without."""
+    """Return a path as the file system has it: after the bucket, or absolute."""
     return f"{root.rstrip('/')}/{path.lstrip('/')}" if root.strip("/") else f"/{path.lstrip('/')}"
 
 
@@ -208,13 +207,13 @@ def _stored_file(address: Location, info: Any, from_directory: bool = False) -> 
 
 
 def _matching_infos(system: Any, base: str) -> tuple[list[Any], bool]:
-    """Return the files that a path or a pattern stands for, and whether it is for directories that they are in."""
+    """Return the files that a path or a pattern stands for, and whether they were found in directories."""
     if not any(sign in base for sign in _WILDCARDS):
         info = system.get_file_info(base)
         if info.type == fs.FileType.File:
             return [info], False
         return (_infos_below(system, base) if info.type == fs.FileType.Directory else []), True
-    # The part before the first sign bounds what has to be listed.
+    # Only what is below the part before the first wildcard has to be listed.
     fixed = base[: min(base.find(sign) for sign in _WILDCARDS if sign in base)].rpartition("/")[0]
     listed = _infos_below(system, fixed)
     depth = base.count("/")
@@ -236,16 +235,16 @@ def _open_file_system(system: str) -> tuple[Any, str]:
         opened, root = fs.FileSystem.from_uri(system)
     except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         parts = urlsplit(system)
-        # The one for HDFS lists all places where it has looked for a library.
-        said = str(error).partition("\n")[0].replace(parts.netloc, _host_without_user(parts.netloc))
+        # The error of HDFS lists all paths where it looked for a library: keep its first line.
+        reason = str(error).partition("\n")[0].replace(parts.netloc, _host_without_user(parts.netloc))
         raise InputError(
-            f"{parts.scheme}://{_host_without_user(parts.netloc)}: no file system opens this: {said}"
+            f"{parts.scheme}://{_host_without_user(parts.netloc)}: no file system opens this: {reason}"
         ) from error
     return opened, root
 
 
 def _host_without_user(netloc: str) -> str:
-    """Return the part of an address that may be shown: no user, no password."""
+    """Return the host of a URI without user and password."""
     return netloc.rpartition("@")[2]
 
 

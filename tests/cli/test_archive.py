@@ -149,7 +149,7 @@ def test_an_interruption_ends_it_quietly(tmp_path: Path, when: str) -> None:
             while not children.read_text().strip() and process.poll() is None:
                 time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        # Java, and the workers, have these pipes too: that they end shows that nobody is left behind.
+        # Java and the workers have these pipes too: they end only when no process is left.
         said, complained = process.communicate(timeout=120)
     finally:
         process.kill()

@@ -1,7 +1,7 @@
-"""Mixes of connections that cross pieces: long enough to be followed from the middle on, with all that goes wrong.
+"""Mixes of connections that cross splits: long enough to be followed from the middle on, with all that goes wrong.
 
 Made from a number each, with :mod:`random`: hypothesis would take longer to draw them than they take to decode. All
-kinds of traffic that a decoder may meet on these ports go on at once: streams of every dialect, greetings that change
+kinds of traffic that a decoder may meet on these ports go on at once: streams of every dialect, HELLOs that change
 what keys look like, key-value clients, other protocols, and ports that are used again.
 """
 

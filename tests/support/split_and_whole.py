@@ -1,4 +1,4 @@
-"""Captures read in pieces and at once, side by side."""
+"""Captures read in splits and at once, side by side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.split_archives import Stitched, assert_same, decoded_at_once,
 def read_both_ways(
     files: Sequence[bytes], reading: SourceOptions, *, partitions: int = 2, batch_rows: int = 1000
 ) -> Stitched:
-    """Read captures in pieces; the rows must be those of the single-process reader."""
+    """Read captures in splits; the rows must be those of the single-process reader."""
     with tempfile.TemporaryDirectory() as folder:
         paths = write(files, Path(folder))
         expected = decoded_at_once(paths, reading)

@@ -1,7 +1,8 @@
 """Archives made at random, and the single-process way through everything that Spark's tasks do.
 
-Captures are packed with ``struct`` in the open. :func:`decoded_in_parts` goes from files to frames as an archive reader
-does (plan, parts, segment rows, sorting, shares), in this process; :func:`decoded_at_once` is what it must equal.
+Captures are packed with ``struct`` in the open. :func:`decoded_in_splits` goes from files to frames as
+``analysis.spark.split`` does, and :func:`decoded_in_parts` as its fallback does (plan, segment rows, sorting,
+partitions), in this process; :func:`decoded_at_once` is what they must equal.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def packet_block(packet: Packet, order: str = "<", number: int = 0) -> bytes:
 
 
 def pcapng_file(packets: Sequence[Packet], order: str = "<", interfaces: int = 1) -> bytes:
-    """Write a pcapng file, with a block that nobody needs behind every seventh packet."""
+    """Write a pcapng file, with a block that no reader needs after every seventh packet."""
     out = bytearray(section(order, interfaces))
     for index, packet in enumerate(packets):
         out += packet_block(packet, order, index % interfaces)
@@ -170,7 +171,7 @@ def fragmented(packet: Packet, size: int, number: int) -> list[Packet]:
 
 @st.composite
 def conversations(draw: st.DrawFn, port: int) -> list[Wire]:
-    """Some talk between two ends, whole or from the middle on, with troubles."""
+    """A conversation of two ends, whole or from the middle on, with impairments."""
     ends = Ends(
         addresses=draw(st.sampled_from([("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")])),
         ports=(port, draw(st.sampled_from([11_210, 9_999]))),
@@ -289,17 +290,17 @@ def decoded_in_parts(
 
 @dataclass(frozen=True)
 class Stitched:
-    """What reading in pieces gave, and which way it went."""
+    """What reading in splits gave, and which conversations fell back."""
 
     frames: pa.Table
     plan: Plan
     fallback: set[bytes]
-    """Talks that could not be stitched."""
+    """Conversations that could not be stitched."""
     notes: pa.Table
     checkpoints: pa.Table
     segments: pa.Table
     numbered: pa.Table | None
-    """All frames with the numbers that each piece by itself gives them; None: there are talks that nobody counted."""
+    """All frames with the numbers that each split by itself gives them; None: some conversations fell back."""
 
     @property
     def shuffled_bytes(self) -> int:
@@ -310,7 +311,7 @@ class Stitched:
 def decoded_in_splits(
     paths: Sequence[str], reading: SourceOptions, *, partitions: int = 1, batch_rows: int = 1000
 ) -> Stitched:
-    """Read captures as tasks would: scouts, stitchers, pieces, and the shuffle of what can't be stitched."""
+    """Read captures as tasks would: prescan, stitching, splits, and the shuffle of what can't be stitched."""
     plan, options = make_plan(paths, reading), reading.options
     prescanned = [
         batch for number, split in enumerate(plan.splits) for batch in prescan(number, split, options, partitions)
@@ -338,7 +339,7 @@ def decoded_in_splits(
 
 
 def _numbered(plan: Plan, checkpoints: pa.Table, options: ReadOptions) -> pa.Table | None:
-    """Decode every piece by itself once more, with the numbers of the run."""
+    """Decode every split by itself once more, with the numbers of the run."""
     rows = zip(*(checkpoints[name].to_pylist() for name in ("split", "kind", "body")), strict=True)
     if {RecordKind.FALLBACK, RecordKind.FRAGMENT} & set(checkpoints["kind"].to_pylist()):
         return None

@@ -1,4 +1,4 @@
-"""``uprscope archive``: captures of any amount to Parquet tables, with Spark; again and again over what has grown."""
+"""``uprscope archive``: captures of any amount to Parquet tables, with Spark; a further run adds what is new."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _spark_errors(what: str, stderr: IO[bytes] | None = None) -> Iterator[None]:
-    """Turn what Spark raises into one line; its log tells more. ``stderr`` is what a Java has said that did not start."""
+    """Turn an exception of Spark into one line. ``stderr`` is what a JVM that failed to start has written."""
     try:
         yield
     except Exception as error:

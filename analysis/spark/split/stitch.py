@@ -2,8 +2,8 @@
 
 Knows the order of notes and records. A conversation is followed from split to split: ``resume`` brings its state from
 the start of a split to the end, from the notes alone. If that leaves a doubt the conversation can't be stitched, and
-all of its splits are told to shuffle its segments. A conversation with segments in IP fragments falls back too: a fragment
-may be in another split than the rest of its datagram.
+all of its splits are told to shuffle its segments. A conversation with segments in IP fragments falls back too: a
+fragment may be in another split than the rest of its datagram.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Archives that grow, change and shrink: what is compared anew is enough, and is not everything."""
+"""Archives that grow, change and shrink: what is compared again is enough, and is not everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of an archive's tasks: what one of them needs does not grow with the connection that it reads and check_task."""
+"""Memory of an archive's tasks: what one of them needs does not grow with the connection that it reads and checks."""
 
 from __future__ import annotations
 

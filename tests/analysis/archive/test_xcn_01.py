@@ -81,7 +81,7 @@ def other_log(conversations: Conversations) -> None:
 
 
 def untold(conversations: Conversations) -> None:
-    """The second tap began to capture behind the set-up."""
+    """The second tap began to capture after the set-up."""
     other_values(conversations)
     for conversation in conversations:
         conversation.emissions = [

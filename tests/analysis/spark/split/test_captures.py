@@ -1,4 +1,4 @@
-"""Recorded captures cut into pieces anywhere: the rows are those of the single-process reader."""
+"""Recorded captures cut into splits anywhere: the rows are those of the single-process reader."""
 
 from __future__ import annotations
 

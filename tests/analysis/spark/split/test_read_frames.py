@@ -1,4 +1,4 @@
-"""Captures in parts, connections in shares: whatever is cut where, the rows are those of the single-process reader."""
+"""Captures in splits, segments in partitions: wherever they are cut, the rows are those of the single-process reader."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_damage_before_another_part_leaves_a_file_whole_and_damage_at_the_end_do
 def test_fragments_that_lie_in_several_files_and_parts(
     every: int, rotation: int, batch_rows: int, tmp_path: Path
 ) -> None:
-    # Two connections, one packet of each in turn: what came in fragments stands between, before and behind the others.
+    # Two connections, one packet of each in turn: segments from fragments stand between, before and after the others.
     wires = [conversation(30).packets, conversation(30, ends=Ends(ports=(40_001, 11_210))).packets]
     packets: list[Packet] = []
     for number, packet in enumerate(packed([wire for pair in zip(*wires, strict=True) for wire in pair])):

@@ -1,4 +1,4 @@
-"""Connections that cross pieces, through Spark: what is shuffled, and that the rows are those of one process."""
+"""Connections that cross splits, through Spark: what is shuffled, and that the rows are those of one process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def wires() -> list[Wire]:
 
 
 def conversations_of_kind(checkpoints: DataFrame, kind: RecordKind) -> set[bytes]:
-    """Return the talks that have rows of a kind."""
+    """Return the conversations that have rows of a kind."""
     return {bytes(row["conversation"]) for row in checkpoints.where(checkpoints["kind"] == int(kind)).collect()}
 
 
@@ -60,7 +60,7 @@ def test_what_can_be_stitched_is_not_shuffled(spark: SparkSession, tmp_path: Pat
         conversation_key(ends.key(CLIENT))[0] for ends in ENDS
     }
     frames = frames_of(spark, plan, reading, numbered=True)
-    assert frames.rdd.getNumPartitions() == len(plan.splits)  # nothing but the pieces themselves is decoded
+    assert frames.rdd.getNumPartitions() == len(plan.splits)  # only the splits are decoded
     found, expected = frames.toArrow().sort_by("frame"), decoded_at_once(paths, reading)
     assert_same(found, expected)
     assert_same(in_order(frames_of(spark, plan, reading).toArrow()), expected)

@@ -1,6 +1,6 @@
-"""Connections that cross pieces of a run: scouts, stitchers and pieces give the rows of the single-process reader.
+"""Connections that cross splits of a run: prescan, stitching and decoding give the rows of the single-process reader.
 
-Every test reads its captures both ways and compares all rows; beside that it says which way each talk must have gone.
+Every test reads its captures both ways and compares all rows; it also says which conversations must fall back.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def together(*connections: Sequence[Wire]) -> list[Wire]:
 
 
 def key_of(ends: Ends) -> bytes:
-    """Return what a connection is called."""
+    """Return the key of a conversation."""
     return conversation_key(ends.key(CLIENT))[0]
 
 
@@ -156,7 +156,7 @@ def test_rotated_files_are_splits_too() -> None:
 
 
 def boundary(packets: Sequence[Packet], split: int) -> int:
-    """Return how many packets are before a piece in the middle."""
+    """Return how many packets are before a split in the middle."""
     with tempfile.TemporaryDirectory() as folder:
         plan = decoded_in_splits(write([pcap_file(packets)], Path(folder)), SourceOptions(split_bytes=split)).plan
     return plan.splits[len(plan.splits) // 2].part.packets_before
@@ -285,7 +285,7 @@ def test_a_connection_of_an_end_with_itself_is_shuffled() -> None:
 
 @pytest.mark.parametrize("limits", [Limits(connections=4), Limits(partial_total=900), Limits(out_of_order_total=900)])
 def test_a_limit_of_a_task_decides_about_nothing(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is let go by a scout, for the number of connections or the bytes that they hold, is shuffled."""
+    """Conversations that a prescan drops, for the number of connections or of bytes held, are shuffled."""
     connections = [stream(20, Ends(ports=(40_000 + number, 11_210))).packets for number in range(12)]
     for made in connections[::3]:
         made[20:23] = reversed(made[20:23])
@@ -308,7 +308,7 @@ def test_ports_used_again_where_the_first_packet_is_missing() -> None:
     first, second = packed(stream(60).packets), packed(stream(60, again).packets[1:], 1000)
     splits = [first, second[:60], second[60:]]
     found = read_both_ways([pcap_file(each) for each in splits], SourceOptions())
-    assert found.fallback == {key_of(Ends())}  # the scout can't tell that this answers to a SYN of another connection
+    assert found.fallback == {key_of(Ends())}  # the prescan can't tell that this answers a SYN of another connection
     assert len({row["connection"] for row in found.frames.to_pylist()}) == 2
 
 
@@ -341,7 +341,7 @@ def test_a_handshake_sent_again_across_a_boundary(which: int) -> None:
 
 
 def test_nothing_that_is_not_known_is_believed() -> None:
-    """A value full of frames is taken for the stream by a scout that begins within it; the stitcher finds out."""
+    """A prescan that begins in a value full of frames takes it for the stream; stitching finds out."""
     lure = b"".join(noop(number).data for number in range(120))
     made = stream(2)
     for seqno in range(3, 40):
