@@ -1,4 +1,4 @@
-"""Captures in splits, segments in partitions: wherever they are cut, the rows are those of the single-process reader."""
+"""Captures in splits, segments in partitions: wherever cut, the rows are those of the single-process reader."""
 
 from __future__ import annotations
 
