@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from analysis.rules import Rule
 
     Batches = Iterator[pa.RecordBatch]
-    Sources = Sequence[tuple[str, Path, int]]  #: ring, file, and among how many its connections are shared out
+    Sources = Sequence[tuple[str, Path, int]]  #: ring, file, number of partitions
 
 _TALLY = pa.struct(
     [

@@ -1,8 +1,8 @@
 """Rings to Parquet files, in the tasks of a Spark job: a task reads the captures of a ring, once.
 
 A task reads a whole ring with the reader of the command line and writes frames, connections, streams and quarantine
-itself; Spark gets only the names of the files. Readers ignore files with these names until the driver renames them, so
-a failed or duplicate attempt of a task leaves nothing that counts.
+itself; Spark gets only the names of the files. Readers ignore these names until the driver renames the files, so a
+failed or duplicate attempt of a task leaves nothing that counts.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _segment_rows(block: SegmentBlock, partitions: int) -> pa.RecordBatch:
 
 
 def _payloads(block: SegmentBlock) -> pa.Array:
-    """Cut out the payloads: an array whose elements are payloads and the bytes between, and of it the former."""
+    """Copy the payloads: view the buffer as an array of payloads and the bytes between, and take the payloads."""
     start = block.payload_offset
     order = np.argsort(start, kind="stable")
     offsets = np.zeros(2 * len(start) + 1, np.int64)
