@@ -1,6 +1,6 @@
 """What an archive of 100 TB would need, from the ratios of one run: the table and the block of docs/scaling.md.
 
-Knows arithmetic; must not know how anything was measured.
+Knows arithmetic only.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def table(
         f"| | step | x one process | shuffled / captured | largest worker, MB | wall-clock, {first} to {last} cores |",
         "|---|---|---:|---:|---:|---:|",
     ]
-    for name, (title, share) in titles.items():
+    for name, (title, fraction) in titles.items():
         cost = sessions[first][name]
         peak = max(costs[name]["rss_mb"] for costs in sessions.values())
         gain = cost["wall_s"] / max(sessions[last][name]["wall_s"], 1e-3)
-        shuffled = cost.get("shuffled", 0.0) / (size * share)
+        shuffled = cost.get("shuffled", 0.0) / (size * fraction)
         lines.append(
             f"| {_LETTERS.get(name, '')} | {title} | {ratios[name]:.2f} | {shuffled:.3f} | {peak:.0f} | {gain:.2f} |"
         )
@@ -43,7 +43,7 @@ def table(
 def block(
     single: Mapping[str, Cost], ratios: Mapping[str, float], sessions: Mapping[int, Costs], size: int, parquet: float
 ) -> list[str]:
-    """Return the arithmetic. A number that is shown is the one that is used further on, so that readers can follow."""
+    """Return the arithmetic. Numbers are rounded before they are used, so that readers can follow."""
     decoded, checked = (round(size / 1e6 / single[name].cpu_s) for name in ("dissect", "check"))
     costs = next(iter(sessions.values()))
     sent = {name: round(costs[name].get("shuffled", 0.0) / size, 3) for name in ("check, shuffled", "across")}
@@ -91,7 +91,7 @@ def document(
     runs: Mapping[int, Any],
     size: int,
 ) -> list[str]:
-    """Return both, under a heading that says where they go."""
+    """Return table and block, under a heading that says where they go."""
     sessions = {cores: run["costs"] for cores, run in runs.items()}
     parquet = next(iter(runs.values()))["found"]["parquet"] / size
     return [

@@ -4,9 +4,9 @@
     python bench/spark.py --frames 5000000         the size that the goals are about
     python bench/spark.py --frames 40000           minutes: does it work at all?
 
-Before time counts, results have to be right. CPU time is that of the driver, its JVM and all Python workers, in a
-session that is warm; starting is told apart, and left out of the single process's time too. Figures are ratios within
-one run. Exit status 1 if a result is wrong, never because of time. Must import nothing heavy; see ``measure``.
+Results are checked before times are reported. CPU time is that of the driver, its JVM and all Python workers, in a
+session that is warm; starting is reported separately, and left out of the single process's time too. Figures are ratios
+within one run. Exit status 1 if a result is wrong, never because of time. Imports nothing heavy; see ``measure``.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 FILES, CONNECTIONS = 8, 4
 _HERE = Path(__file__).parent
 _SMALL_FRAMES = 2000
-#: So many frames of each of two captures go through every step first: the JVM compiles what is called often, and that
-#: is part of starting. At most as many as a file has.
+#: Frames of each of two captures that go through every step first, at most a file's: the JVM compiles what is called
+#: often, and that is part of starting.
 _WARM_FRAMES = 400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the Spark jobs, and the single process that it is held against."""
+    """A step of the Spark jobs, and the single process that it is compared with."""
 
     name: str
     title: str
     single: str
-    most: float | None = None  #: the goal: at most so many times its CPU
+    most: float | None = None  #: the goal: at most this many times its CPU
 
     @property
-    def share(self) -> float:
-        """Return which part of the captures it is about."""
+    def fraction(self) -> float:
+        """Return the part of the captures that the step reads."""
         return 1 / FILES if self.name.startswith("growth") else 1.0
 
 
@@ -139,9 +139,9 @@ class Material:
 
 
 def session(material: Material, args: argparse.Namespace, cores: int, folder: Path) -> dict[str, Any]:
-    """Run all steps; return what was measured, if what was found is right.
+    """Run all steps; return the measurements, if the results are right.
 
-    Each job has a process of its own, as users' jobs have: what a JVM has compiled for one slows down another.
+    Each job has a process of its own, as users' jobs have: code that a JVM has compiled for one job slows down another.
     """
     words = {
         "sources": [str(path) for path in material.sources],
@@ -163,16 +163,16 @@ def session(material: Material, args: argparse.Namespace, cores: int, folder: Pa
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE)
         if done.returncode:
             raise FailedError(f"the steps ended with {done.returncode}")
-        said = json.loads(done.stdout.splitlines()[-1])
+        output = json.loads(done.stdout.splitlines()[-1])
         for part in measured:
-            measured[part] |= said[part]
+            measured[part] |= output[part]
     if wrong := judged(measured["found"], material.truths, material.more_truth):
         raise FailedError("; ".join(wrong))
     return measured
 
 
 def judged(found: Mapping[str, Any], truths: list[Truth], more: Truth) -> list[str]:
-    """Hold what Spark found against what is in the captures: they come in pairs, so XCN-01 compares every mutation."""
+    """Compare Spark's results with the captures: they come in pairs, so XCN-01 compares every mutation."""
     mutations = sum(truth["mutations"] for truth in truths)
     counted = [sum(truth["frames"] for truth in truths), mutations, sum(truth["seqno_sum"] for truth in truths)]
     grown = mutations + more["mutations"]
@@ -192,7 +192,7 @@ def judged(found: Mapping[str, Any], truths: list[Truth], more: Truth) -> list[s
 
 
 def singles(material: Material, runs: Path, scratch: Path, rounds: int) -> dict[str, Cost]:
-    """Measure the single processes, less what they take for next to nothing."""
+    """Measure the single processes, less the time that they take for tiny captures."""
     output = scratch / "single.parquet"
 
     def decode(paths: list[Path], _: Path) -> list[str]:
@@ -219,7 +219,7 @@ def singles(material: Material, runs: Path, scratch: Path, rounds: int) -> dict[
     for name, command in (("decode", decode), ("dissect", dissect), ("fields", fields), ("check", check)):
         start, _ = _least(command(material.small, runs / "archive" / "small" / "archive"), rounds + 1)
         whole, found = _least(command(material.sources, runs / "archive" / "round0" / "archive"), rounds)
-        if name in ("dissect", "fields"):  # which say nothing themselves
+        if name in ("dissect", "fields"):  # which print nothing themselves
             _, found = _least([sys.executable, str(_HERE / "single.py"), "count", str(output)], 1)
         if json.loads(found) != expected[name]:
             raise FailedError(f"{SINGLE[name]}: {found.decode().strip()}, expected {expected[name]}")
@@ -229,7 +229,7 @@ def singles(material: Material, runs: Path, scratch: Path, rounds: int) -> dict[
 
 
 def _least(command: list[str], rounds: int) -> tuple[Cost, bytes]:
-    """Run a command several times; return the least cost, and what it said last."""
+    """Run a command several times; return the least cost, and its last output."""
     runs = []
     for _ in range(rounds):
         done = run(command, keep_output=True)
@@ -244,7 +244,7 @@ def _least(command: list[str], rounds: int) -> tuple[Cost, bytes]:
 
 def ratios(costs: Mapping[str, Mapping[str, float]], single: Mapping[str, Cost]) -> dict[str, float]:
     """Return the CPU time of steps as multiples of the single processes'; of one file more, of its part of them."""
-    return {step.name: costs[step.name]["cpu_s"] / (single[step.single].cpu_s * step.share) for step in STEPS}
+    return {step.name: costs[step.name]["cpu_s"] / (single[step.single].cpu_s * step.fraction) for step in STEPS}
 
 
 def table(cores: int, measured: dict[str, Any], single: Mapping[str, Cost], size: int) -> list[str]:
@@ -263,7 +263,7 @@ def table(cores: int, measured: dict[str, Any], single: Mapping[str, Cost], size
     ]
     for step in STEPS:
         cost = costs[step.name]
-        shuffled = cost.get("shuffled", 0.0) / (size * step.share)
+        shuffled = cost.get("shuffled", 0.0) / (size * step.fraction)
         lines.append(
             f"| {step.title} | {cost['cpu_s']:.1f} | {step.single} | {times[step.name]:.2f} | {cost['wall_s']:.1f} "
             f"| {shuffled:.3f} | {cost['rss_mb']:.0f} |"
@@ -272,7 +272,7 @@ def table(cores: int, measured: dict[str, Any], single: Mapping[str, Cost], size
 
 
 def _single(name: str) -> str:
-    """Return what a single process is called among the costs: steps have names like these."""
+    """Return the name of a single process among the costs: steps have similar names."""
     return f"one process, {name}"
 
 
@@ -330,7 +330,7 @@ def main() -> int:
         costs[case, step.name] = Cost(cost["cpu_s"], cost["wall_s"], cost["rss_mb"])
     lines += ["| goal | measured | |", "|---|---|---|"]
     lines += ["| {} | {} | {} |".format(*each) for each in verdicts(costs, goals(Case(LARGE, case.connections)))]
-    titles = {step.name: (step.title, step.share) for step in STEPS}
+    titles = {step.name: (step.title, step.fraction) for step in STEPS}
     lines += ["", *document(titles, single, ratios(first["costs"], single), sessions, size)]
     print("\n".join(lines))
     return 0

@@ -1,7 +1,7 @@
-"""The Spark side of ``bench/spark.py``: one process with one session, warmed up, that runs the steps of a job and says
-what they cost. Reads what to do as JSON from its argument, and prints what it measured as JSON.
+"""The Spark side of ``bench/spark.py``: one process with one warm session that runs and measures the steps of a job.
 
-Must not know what the steps are compared with. CPU time is that of the driver, its JVM, and all Python workers.
+Takes its task as JSON in its argument, and prints the measurements as JSON. CPU time is that of the driver, its JVM,
+and all Python workers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-STEPS = {"reading": "ingest", "checking": "check", "comparing": "across"}  #: what the job calls its own
-SMALL, WARM_UP = "small", "warm-up"  #: what comes before the rounds: nearly nothing, and enough to be compiled
+STEPS = {"reading": "ingest", "checking": "check", "comparing": "across"}  #: by the first word of the job's title
+SMALL, WARM_UP = "small", "warm-up"  #: before the rounds: tiny captures, and enough for the JVM to compile
 
 
 class Steps:
@@ -80,7 +80,7 @@ class Steps:
             yield
 
     def read(self, sources: list[str], _more: str, number: str) -> dict[str, Any]:
-        """Read captures through the data source; return what was found."""
+        """Read captures through the data source; return the results."""
         folder = self._folder / number
         shutil.rmtree(folder, ignore_errors=True)
         rows = self.spark.read.format("upr").load(sources)
@@ -94,7 +94,7 @@ class Steps:
         return {name: self._counted(folder / name) for name in ("source", "fields")}
 
     def archive(self, sources: list[str], more: str, number: str) -> dict[str, Any]:
-        """Bring an archive up to date, twice; return what was found."""
+        """Bring an archive up to date, twice; return the results."""
         spark, folder = self.spark, self._folder / number
         archive = folder / "archive"
         shutil.rmtree(folder, ignore_errors=True)
@@ -105,10 +105,10 @@ class Steps:
         found["rules"] = self._rules(archive)
         found["parquet"] = sum(path.stat().st_size for path in (archive / "frames").rglob("*.parquet"))
         rings = check_by_ring.rings_below(archive)
-        told = spark_tables.uri(folder / "outcomes")
+        path = spark_tables.uri(folder / "outcomes")
         with self.step("check, shuffled"):
-            check_by_connection.outcomes(spark, rings, dict.fromkeys(rings, 2)).write.parquet(told)
-        shuffled = spark.read.parquet(told)
+            check_by_connection.outcomes(spark, rings, dict.fromkeys(rings, 2)).write.parquet(path)
+        shuffled = spark.read.parquet(path)
         sums = shuffled.where("tally is not null").groupBy("tally.rule").agg({"tally.checked": "sum"}).collect()
         found["shuffled"] = {row[0]: row[1] for row in sums}
         self.prefix = f"{prefix}growth, "
@@ -120,7 +120,7 @@ class Steps:
         return found
 
     def _counted(self, folder: Path) -> list[int]:
-        """Return what can be held against the truth: frames, mutations, sum of seqnos."""
+        """Return what is compared with the truth: frames, mutations, sum of seqnos."""
         rows = self.spark.read.parquet(spark_tables.uri(folder))
         mutation = f"opcode = {MUTATION} and magic = 128"
         sums = rows.selectExpr(
@@ -135,7 +135,7 @@ class Steps:
         return {row[0]: [row[1], row[2], row[3]] for row in rows}
 
     def shuffled(self) -> dict[str, int]:
-        """Return the bytes that tasks wrote for others, of each step and all its rounds, as the event log has them."""
+        """Return the shuffled bytes of each step in all its rounds, from the event log."""
         groups: dict[int, str] = {}
         totals: dict[str, int] = {}
         for path in sorted(self._events.rglob("*")):
@@ -170,7 +170,7 @@ def measured(words: dict[str, Any], run: Callable[[Steps], dict[str, Any]]) -> d
 
 
 def main() -> None:
-    """Be the process."""
+    """Run the job of the argument."""
     words: dict[str, Any] = json.loads(sys.argv[1])
 
     def run(steps: Steps) -> dict[str, Any]:

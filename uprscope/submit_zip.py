@@ -18,6 +18,11 @@ from dissector.frames.writers import destination
 _SCRIPT = '''"""Runs uprscope archive under spark-submit; the program itself is in the zip next to this file."""
 
 import sys
+from pathlib import Path
+
+# By its name this file hides the package of the zip.
+here = Path(__file__).resolve().parent
+sys.path[:] = [each for each in sys.path if Path(each).resolve() != here]
 
 from uprscope.cli import main
 

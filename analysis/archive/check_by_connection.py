@@ -1,9 +1,9 @@
-"""Order-local rules by connection: the checker of the command line, once per task and share of a ring's connections.
+"""Rules within connections, partitioned by connection: the checker of the command line, once per partition of a ring.
 
-For rings that are too large for one task (``ringwise`` has the others). Frames are dealt out by connection and put into
-the order of their run; what a task gets of a ring is then a run with some connections left out, and no rule of this
-kind looks from one connection at another. Nothing is collected: Spark's sort spills to disk, and a checker's memory is
-bounded, so a single giant connection is only a long task. Must not know where frames come from, nor any rule.
+For rings that are too large for one task (``check_by_ring`` has the others). Frames are shuffled by connection and
+sorted in the order of their run, so a task sees a run with some connections left out; no rule of this kind compares
+connections. Spark's sort spills to disk and a checker's memory is bounded, so a single giant connection is only a long
+task.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from analysis.archive.packed_batches import BUNDLES, in_order, packed_frames
+from analysis.archive.packed_batches import PACKED_BATCHES, packed_frames, unpack_in_order
 from analysis.archive.schema import FINDINGS
 from analysis.check.checker import MAX_FINDINGS, Checker
 from analysis.check.export import row_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from analysis.rules import Rule
 
     Batches = Iterator[pa.RecordBatch]
-    Sources = Sequence[tuple[str, Path, int]]  #: ring, file, and among how many its connections are shared out
+    Sources = Sequence[tuple[str, Path, int]]  #: ring, file, number of partitions
 
 _TALLY = pa.struct(
     [
@@ -41,73 +41,73 @@ _TALLY = pa.struct(
         ("unknown", pa.list_(pa.struct([("reason", pa.string()), ("count", pa.int64())]))),
     ]
 )
-_TASKS = 4  #: at most so many for each core
-#: A row is a finding or a task's tally of a rule; the other one is null.
+_TASKS_PER_CORE = 4  #: at most
+#: A row has a finding or a task's tally of a rule; the other one is null.
 OUTCOMES = pa.schema([("ring", pa.string()), ("finding", pa.struct(list(FINDINGS.schema))), ("tally", _TALLY)])
 
 
 def outcomes(
     spark: SparkSession,
     rings: Mapping[str, Sequence[Path]],
-    shares: Mapping[str, int],
+    partitions: Mapping[str, int],
     rules: Sequence[Rule] = RULES,
     *,
     limit: int = MAX_FINDINGS,
 ) -> DataFrame:
-    """Check rings, given by their files, each by so many tasks; return findings and tallies, see :data:`OUTCOMES`."""
-    sources = [(ring, path, shares[ring]) for ring, paths in rings.items() for path in paths]
-    most = _TASKS * spark.sparkContext.defaultParallelism
+    """Check rings, given by files and numbers of partitions; return findings and tallies, see :data:`OUTCOMES`."""
+    sources = [(ring, path, partitions[ring]) for ring, paths in rings.items() for path in paths]
+    most = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
     numbers = spark.range(0, len(sources), 1, min(len(sources), most))
-    dealt = map_in_arrow(numbers, partition_frames(sources), spark_schema(BUNDLES))
-    # A number, or Spark would put tasks together that look small, as bundles compress well.
-    count = min(sum(shares[ring] for ring in rings), most)
-    ordered = dealt.repartition(count, "ring", "share").sortWithinPartitions("ring", "share", "first_frame")
-    return map_in_arrow(ordered, checks([rule.id for rule in rules], limit), spark_schema(OUTCOMES))
+    packed = map_in_arrow(numbers, pack_task(sources), spark_schema(PACKED_BATCHES))
+    # With an explicit number: otherwise Spark merges partitions that look small, as packed batches compress well.
+    count = min(sum(partitions[ring] for ring in rings), most)
+    ordered = packed.repartition(count, "ring", "partition").sortWithinPartitions("ring", "partition", "first_frame")
+    return map_in_arrow(ordered, check_task([rule.id for rule in rules], limit), spark_schema(OUTCOMES))
 
 
-def partition_frames(sources: Sources) -> Callable[[Batches], Batches]:
-    """Return what the first tasks do: numbers of files in (a column ``id``), bundles out."""
+def pack_task(sources: Sources) -> Callable[[Batches], Batches]:
+    """Return the function of the first tasks: numbers of files in (column ``id``), packed batches out."""
 
-    def deal(batches: Batches) -> Batches:
+    def pack(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                ring, path, shares = sources[number]
-                yield from packed_frames(path, ring, shares)
+                ring, path, partitions = sources[number]
+                yield from packed_frames(path, ring, partitions)
 
-    return deal
+    return pack
 
 
-def checks(rules: Sequence[str], limit: int = MAX_FINDINGS) -> Callable[[Batches], Batches]:
-    """Return what the others do: bundles sorted by ring, share and first frame in, outcomes out."""
+def check_task(rules: Sequence[str], limit: int = MAX_FINDINGS) -> Callable[[Batches], Batches]:
+    """Return the function of the second tasks: packed batches by ring, partition and first frame in, outcomes out."""
     names = tuple(rules)
 
     def check(batches: Batches) -> Batches:
         chosen = [RULE_BY_ID[name] for name in names]
-        for (ring, _), bundles in itertools.groupby(_packed_batches(batches), key=lambda bundle: bundle[:2]):
+        for (ring, _), group in itertools.groupby(_packed_batches(batches), key=lambda row: row[:2]):
             checker = Checker(chosen, limit=limit)
-            for frames in in_order(packed for *_, packed in bundles):
+            for frames in unpack_in_order(packed for *_, packed in group):
                 checker.fold(frames)
-            yield _finished(ring, checker)
+            yield _outcomes_of(ring, checker)
 
     return check
 
 
 def _packed_batches(batches: Batches) -> Iterator[tuple[str, int, bytes]]:
     for batch in batches:
-        places = (batch.column(name).to_pylist() for name in ("ring", "share"))
-        # One at a time: together they would be there twice.
-        yield from zip(*places, (value.as_py() for value in batch.column("frames")), strict=True)
+        keys = (batch.column(name).to_pylist() for name in ("ring", "partition"))
+        # One value at a time: all at once would double the memory.
+        yield from zip(*keys, (value.as_py() for value in batch.column("frames")), strict=True)
 
 
-def _finished(ring: str, checker: Checker) -> pa.RecordBatch:
+def _outcomes_of(ring: str, checker: Checker) -> pa.RecordBatch:
     checker.finish()
     rows: list[dict[str, Any]] = [{"ring": ring, "finding": row_of(each), "tally": None} for each in checker.findings]
-    told = (tally for tally in checker.tallies.values() if tally.checked)
-    rows += [{"ring": ring, "finding": None, "tally": _tally(each)} for each in told]
+    checked = (tally for tally in checker.tallies.values() if tally.checked)
+    rows += [{"ring": ring, "finding": None, "tally": _tally_row(each)} for each in checked]
     return pa.RecordBatch.from_pylist(rows, OUTCOMES)
 
 
-def _tally(tally: Tally) -> dict[str, Any]:
+def _tally_row(tally: Tally) -> dict[str, Any]:
     unknown = [{"reason": reason, "count": count} for reason, count in sorted(tally.unknown.items())]
     return {
         "rule": tally.rule,
@@ -120,24 +120,26 @@ def _tally(tally: Tally) -> dict[str, Any]:
 
 def findings_of(outcomes: DataFrame, *, limit: int = MAX_FINDINGS) -> DataFrame:
     """Return the findings among outcomes, of each rule and ring the first ones up to the limit."""
-    placed = _placed(outcomes)
-    return placed.where(placed["place"] <= limit).drop("place")
+    ranked = _ranked_findings(outcomes)
+    return ranked.where(ranked["rank"] <= limit).drop("rank")
 
 
 def tallies_of(outcomes: DataFrame, *, limit: int = MAX_FINDINGS) -> DataFrame:
-    """Return the tallies among outcomes; violations whose findings are beyond the limit are a tally of their own."""
-    told = outcomes.where("tally is not null").select("ring", "tally.*")
-    beyond = _placed(outcomes).where(f"place > {limit}").groupBy("ring", "rule").agg({"*": "count", "echoes": "sum"})
+    """Return the tallies among outcomes; findings beyond the limit are a further tally, of what is unlisted."""
+    tallies = outcomes.where("tally is not null").select("ring", "tally.*")
+    beyond = (
+        _ranked_findings(outcomes).where(f"rank > {limit}").groupBy("ring", "rule").agg({"*": "count", "echoes": "sum"})
+    )
     unlisted = beyond.selectExpr(
         "ring", "rule", "0L as checked", "0L as violated", "`count(1)` + `sum(echoes)` as unlisted"
     )
-    return told.unionByName(unlisted, allowMissingColumns=True)
+    return tallies.unionByName(unlisted, allowMissingColumns=True)
 
 
-def _placed(outcomes: DataFrame) -> DataFrame:
-    """Number the findings of each rule and ring."""
+def _ranked_findings(outcomes: DataFrame) -> DataFrame:
+    """Return the findings among outcomes with their rank within rule and ring."""
     from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
 
     found = outcomes.where("finding is not null").select("finding.*", "ring")
     order = Window.partitionBy("ring", "rule").orderBy("frame", "id")
-    return found.withColumn("place", functions.row_number().over(order))
+    return found.withColumn("rank", functions.row_number().over(order))

@@ -1,10 +1,8 @@
-"""Order-local rules by ring: a task reads a ring's frames where they lie, checks them, and writes what it found.
+"""Rules within connections, ring by ring: a task reads a ring's frames from Parquet, checks them and writes findings.
 
-What the command line does, in a task; nothing is sent around, so it costs little more. Its unit is the ring, therefore
-it is for rings that keep no core waiting: :func:`partitioned` tells them from those whose connections have to be
-shared out
-(``checking``). Files have names that readers pass over until the driver knows that the task counts. Must not know Spark
-beyond tasks, nor any rule.
+Like the command line, in a task: nothing is shuffled. A task checks a whole ring, so a large ring would keep the other
+cores waiting: :func:`whole_or_partitioned` separates these, whose connections are partitioned
+(``check_by_connection``). Readers ignore the files of a task until the driver publishes them.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
     #: Files with the frames of each ring.
     Rings = Mapping[str, Sequence[Path]]
 
-#: A ring of so many bytes of Parquet is nobody's long wait: about two million frames.
-_SMALL_BYTES = 128 << 20
+#: A ring of up to this many bytes of Parquet is always one task: about two million frames.
+_ONE_TASK_BYTES = 128 << 20
 _FILES = pa.schema([("file", pa.string())])
 
 
@@ -50,17 +48,18 @@ def rings_below(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def partitioned(rings: Rings, cores: int) -> tuple[list[str], dict[str, int]]:
-    """Return rings that are checked whole, largest first; and those whose connections are shared out, by how many.
+def whole_or_partitioned(rings: Rings, cores: int) -> tuple[list[str], dict[str, int]]:
+    """Return the rings for one task each, largest first; and the larger rings with their number of partitions.
 
-    Too large for one task is what would keep one core busy for more than half the time that all of them need together.
+    A ring is too large for one task if it would keep a core busy for more than half the time that all cores need for
+    all rings.
     """
     sizes = {name: sum(path.stat().st_size for path in files) for name, files in rings.items()}
-    most = max(_SMALL_BYTES, sum(sizes.values()) // (2 * max(cores, 1)))
+    most = max(_ONE_TASK_BYTES, sum(sizes.values()) // (2 * max(cores, 1)))
     ordered = sorted(sizes, key=lambda name: (-sizes[name], name))
-    # Twice as many as it takes: connections are not equal, and shares are not either.
-    shares = {name: 2 * -(-sizes[name] // max(most, 1)) for name in ordered if sizes[name] > most}
-    return [name for name in ordered if name not in shares], shares
+    # Twice as many as needed: connections differ in size, so partitions do.
+    partitions = {name: 2 * -(-sizes[name] // max(most, 1)) for name in ordered if sizes[name] > most}
+    return [name for name in ordered if name not in partitions], partitions
 
 
 def check_rings(spark: SparkSession, folder: Path, rings: Rings, names: Sequence[str]) -> None:
@@ -68,18 +67,18 @@ def check_rings(spark: SparkSession, folder: Path, rings: Rings, names: Sequence
     if not names:
         return
     tasks = min(len(names), 4 * spark.sparkContext.defaultParallelism)
-    # Whoever comes first is largest, and a task gets neighbours: deal them out like cards.
+    # Rings are sorted by size and a task gets neighbours, so interleave large and small ones.
     order = [name for task in range(tasks) for name in names[task::tasks]]
     shared = spark.sparkContext.broadcast([(name, list(rings[name])) for name in order])
     numbers = spark.range(0, len(order), 1, tasks)
-    done = map_in_arrow(numbers, checks(folder, lambda: shared.value), spark_schema(_FILES)).collect()
+    done = map_in_arrow(numbers, check_task(folder, lambda: shared.value), spark_schema(_FILES)).collect()
     for row in done:
         publish(folder, row["file"])
     shared.destroy()
 
 
-def checks(folder: Path, rings: Callable[[], Sequence[tuple[str, Sequence[Path]]]]) -> Callable[[Batches], Batches]:
-    """Return what a task does: numbers of rings in (a column ``id``), names of files out."""
+def check_task(folder: Path, rings: Callable[[], Sequence[tuple[str, Sequence[Path]]]]) -> Callable[[Batches], Batches]:
+    """Return the function of a task: numbers of rings in (column ``id``), names of files out."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
@@ -90,7 +89,7 @@ def checks(folder: Path, rings: Callable[[], Sequence[tuple[str, Sequence[Path]]
 
 
 def check_ring(folder: Path, ring: str, files: Sequence[Path], limit: int = MAX_FINDINGS) -> list[str]:
-    """Check a ring; return the names of the files that say what was found."""
+    """Check a ring; return the names of the files with findings and summary."""
     checker = Checker(RULES, limit=limit)
     for batch in frames_in_order(files, sorted(COLUMNS)):
         checker.fold(batch)
@@ -98,6 +97,6 @@ def check_ring(folder: Path, ring: str, files: Sequence[Path], limit: int = MAX_
     parts = PartFiles(folder, ring, uuid.uuid4().hex[:12])
     parts.write(FINDINGS, table_of([row_of(finding) for finding in checker.findings], FINDINGS.columns))
     kept = Counter(finding.rule for finding in checker.findings)
-    told = [rule_summary.row_of(tally, kept[rule]) for rule, tally in checker.tallies.items() if tally.checked]
-    parts.write(SUMMARY, table_of(told, SUMMARY.columns))
+    summary = [rule_summary.summary_row(tally, kept[rule]) for rule, tally in checker.tallies.items() if tally.checked]
+    parts.write(SUMMARY, table_of(summary, SUMMARY.columns))
     return parts.close()

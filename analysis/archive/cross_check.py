@@ -1,7 +1,6 @@
-"""Rules across connections, kept up to date: what rings that came, changed or went can have changed is compared anew.
+"""Rules across connections, incrementally: only what new, changed and removed rings can have changed is compared again.
 
-Knows which tables say what was compared before; must not know manifests, nor how versions are compared. What comes out
-is what a comparison of everything would give.
+Knows which tables hold the results of earlier comparisons. The result is that of comparing everything.
 """
 
 from __future__ import annotations
@@ -30,83 +29,87 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RingDelta:
-    """What has happened to an archive's rings since the last comparison."""
+    """How the rings of an archive differ from those at the last comparison."""
 
-    came: frozenset[str]  #: new ones, and those that have changed
-    went: frozenset[str]  #: those that have changed, and those that are gone
-    stayed: frozenset[str]
+    added: frozenset[str]  #: new and changed rings
+    removed: frozenset[str]  #: changed and vanished rings
+    unchanged: frozenset[str]
 
     @classmethod
     def between(cls, before: dict[str, str], now: dict[str, str]) -> RingDelta:
-        """Compare the states of rings, by ring."""
-        stayed = frozenset(name for name, state in now.items() if before.get(name) == state)
-        return cls(frozenset(now) - stayed, frozenset(before) - stayed, stayed)
+        """Compare the hashes of rings, by ring."""
+        unchanged = frozenset(name for name, state in now.items() if before.get(name) == state)
+        return cls(frozenset(now) - unchanged, frozenset(before) - unchanged, unchanged)
 
 
-def compare(spark: SparkSession, archive: Path, folder: Path, move: RingDelta) -> None:
-    """Compare what is due, and write the tables about it below a folder; of spans, only those of rings that came.
+def compare(spark: SparkSession, archive: Path, folder: Path, delta: RingDelta) -> None:
+    """Compare the intervals that have to be, and write the tables below a folder; spans only of added rings.
 
-    Where no ring has stayed everything is due, and nothing is read of what was there before.
+    If no ring is unchanged everything is compared, and no earlier results are read.
     """
     frames, connections = (spark_tables.read(spark, archive, table) for table in (FRAMES, CONNECTIONS))
     numbers = count()
 
     @cache
-    def shown_by(rings: frozenset[str]) -> DataFrame:
-        place = spark_tables.uri(folder / f"_told{next(numbers)}")
-        return versions(seqno_spans.of_rings(frames, rings), seqno_spans.of_rings(connections, rings), place)
+    def cached_versions(rings: frozenset[str]) -> DataFrame:
+        scratch = spark_tables.uri(folder / f"_versions{next(numbers)}")
+        return versions(
+            seqno_spans.rows_of_rings(frames, rings), seqno_spans.rows_of_rings(connections, rings), scratch
+        )
 
-    def shown(rings: Collection[str]) -> DataFrame:
-        return shown_by(frozenset(rings))
+    def versions_of(rings: Collection[str]) -> DataFrame:
+        return cached_versions(frozenset(rings))
 
-    spark_tables.write(seqno_spans.spans(shown(move.came)), folder, SPANS)
+    spark_tables.write(seqno_spans.ring_spans(versions_of(delta.added)), folder, SPANS)
     now = spark_tables.read(spark, folder, SPANS)
-    if move.stayed:
+    if delta.unchanged:
         known, earlier = (spark_tables.read(spark, archive, table) for table in (SPANS, COMPARED))
-        told, now = updated(shown, now, known, earlier, move, spark_tables.uri(folder / "_due"))
+        compared, now = compare_changed(versions_of, now, known, earlier, delta, spark_tables.uri(folder / "_due"))
     else:
-        told = xcn_01.compared(seqno_spans.placed(shown(move.came), None))
-    place = folder / COMPARED.name / f"ring={ACROSS}"
-    told.select(*COMPARED.schema.names).write.parquet(spark_tables.uri(place), compression="zstd")
+        compared = xcn_01.compare_intervals(seqno_spans.with_interval(versions_of(delta.added), None))
+    target = folder / COMPARED.name / f"ring={ACROSS}"
+    compared.select(*COMPARED.schema.names).write.parquet(spark_tables.uri(target), compression="zstd")
     roots = xcn_01.roots(spark_tables.read(spark, folder, COMPARED))
     tally, found = _tally(roots), list[Finding]()
     if tally.violated:
         broken = roots.where("violated > 0").orderBy("bucket", "vbucket", "branch").limit(MAX_FINDINGS).cache()
-        rings = seqno_spans.rings(now, seqno_spans.points(broken))
-        found = xcn_01.findings(shown(rings), broken)
+        rings = seqno_spans.rings_showing(now, seqno_spans.violation_points(broken))
+        found = xcn_01.findings(versions_of(rings), broken)
         tally.unlisted = tally.violated - broken.selectExpr("sum(violated)").collect()[0][0]
         broken.unpersist()
     parts = PartFiles(folder, ACROSS, folder.name)
     parts.write(FINDINGS, table_of([row_of(finding) for finding in found], FINDINGS.columns))
-    parts.write(SUMMARY, table_of([rule_summary.row_of(tally, len(found))], SUMMARY.columns))
+    parts.write(SUMMARY, table_of([rule_summary.summary_row(tally, len(found))], SUMMARY.columns))
     for name in parts.close():
         publish(folder, name)
 
 
-def updated(
-    shown: Callable[[Collection[str]], DataFrame],
-    came: DataFrame,
+def compare_changed(
+    versions_of: Callable[[Collection[str]], DataFrame],
+    added: DataFrame,
     known: DataFrame,
     earlier: DataFrame,
-    move: RingDelta,
-    place: str,
+    delta: RingDelta,
+    scratch: str,
 ) -> tuple[DataFrame, DataFrame]:
-    """Return what was compared, brought up to date, and the spans of all rings.
+    """Return the comparisons, brought up to date, and the spans of all rings.
 
-    ``shown`` gives the versions that rings show; ``came`` are the spans of those that came, ``known`` all of before;
-    ``earlier`` is what was compared then. ``place`` is where it notes what is due.
+    ``versions_of`` gives the versions that rings show; ``added`` are the spans of added rings, ``known`` the spans at
+    the last comparison, ``earlier`` its results. The intervals to compare are written to ``scratch``.
     """
-    standing = seqno_spans.of_rings(known, move.stayed)
-    seqno_spans.due(came.unionByName(seqno_spans.of_rings(known, move.went)), standing, earlier).write.parquet(place)
-    due = came.sparkSession.read.parquet(place)
-    now = came.unionByName(standing)
-    fresh = xcn_01.compared(seqno_spans.placed(shown(seqno_spans.rings(now, due)), due))
-    held = seqno_spans.untouched(earlier, due).select(*COMPARED.schema.names)
-    return fresh.select(*COMPARED.schema.names).unionByName(held), now
+    standing = seqno_spans.rows_of_rings(known, delta.unchanged)
+    seqno_spans.intervals_to_compare(
+        added.unionByName(seqno_spans.rows_of_rings(known, delta.removed)), standing, earlier
+    ).write.parquet(scratch)
+    due = added.sparkSession.read.parquet(scratch)
+    now = added.unionByName(standing)
+    fresh = xcn_01.compare_intervals(seqno_spans.with_interval(versions_of(seqno_spans.rings_showing(now, due)), due))
+    valid = seqno_spans.results_outside(earlier, due).select(*COMPARED.schema.names)
+    return fresh.select(*COMPARED.schema.names).unionByName(valid), now
 
 
 def _tally(roots: DataFrame) -> Tally:
-    """Sum branches up to the tally of their rule."""
+    """Sum branches up to the tally of the rule."""
     names = ("checked", "undecided", "violated")
     checked, undecided, violated = roots.selectExpr(*(f"coalesce(sum({name}), 0L)" for name in names)).collect()[0]
     unknown = Counter({"setup": undecided} if undecided else {})

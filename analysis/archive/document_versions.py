@@ -1,7 +1,7 @@
 """Versions of documents, as connections show them: one row per message with a seqno, with bucket and history branch.
 
-The table that rules across connections look at. Knows what a message says about a version and which branch it is on;
-must not know rules. What a message does not tell, or not comparably, is null.
+The table that rules across connections compare. Knows what a message says about a version and which branch it is on.
+What a message does not tell, or not comparably, is null.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dissector.spec import enums
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: What observations of one version agree on, worst difference first, as in ``analysis.rules.cross.DIFFERENCES``.
+#: Attributes that observations of one version agree on, worst difference first, as in
+#: ``analysis.rules.cross.DIFFERENCES``.
 IDENTITY = (
     ("kind",),
     ("key_id",),
@@ -27,8 +28,8 @@ IDENTITY = (
 )
 ATTRIBUTES = tuple(name for names in IDENTITY for name in names)
 VERSION = ("bucket", "vbucket", "branch", "by_seqno")
-#: Where an observation is; the first three order observations, and no two have the same.
-PLACE = (
+#: Columns that locate an observation; the first three order observations, and no two have the same.
+OBSERVATION = (
     "time_ns",
     "ring",
     "frame",
@@ -45,8 +46,8 @@ _NO_VALUE = sum(flag.value for flag in enums.OPEN_FLAGS.members if flag.name.sta
 _SNAPPY, _XATTR = 0x02, 0x04
 
 # A log holds for the messages of its stream: same opaque, from the granted request to the next one. An opaque that
-# several vbuckets share tells no stream, and is left out before it could be joined with all of their messages.
-_SHARED = """
+# several vbuckets share names no stream, and is left out before it is joined with all of their messages.
+_SHARED_OPAQUES = """
 select ring, connection, opaque from {frames}
 where name = 'stream_request' and not response and vbucket is not null
 group by ring, connection, opaque having count(distinct vbucket) > 1
@@ -61,7 +62,7 @@ _OPENS = """
 select ring, connection, max(open_flags) as open_flags from {frames}
 where name = 'open' and not response and open_flags is not null group by ring, connection
 """
-_SHOWN = f"""
+_VERSIONS = f"""
 select coalesce(c.bucket, '') as bucket, f.vbucket, f.by_seqno,
   get(filter(l.log, e -> e.seqno < f.by_seqno), 0).vbucket_uuid as branch,
   case f.name when 'prepare' then 1 when 'abort' then 2 else 0 end as kind,
@@ -80,7 +81,7 @@ select coalesce(c.bucket, '') as bucket, f.vbucket, f.by_seqno,
   case when f.name = 'mutation' and coalesce(f.nmeta, 0) = 0
     and f.datatype & {_SNAPPY | _XATTR} = {_XATTR} and o.open_flags & {_NO_VALUE} = 0
     then f.value_hash end as xattr_value,
-  {", ".join(f"f.{name}" for name in PLACE)}
+  {", ".join(f"f.{name}" for name in OBSERVATION)}
 from {{frames}} f
   left join {{connections}} c on c.ring = f.ring and c.connection = f.connection
   left join {{opens}} o on o.ring = f.ring and o.connection = f.connection
@@ -90,21 +91,22 @@ where f.name in {_DOCUMENTS!r} and not f.response and f.missing = 0 and f.by_seq
 """  # noqa: S608 - names of this program
 
 
-def versions(frames: DataFrame, connections: DataFrame, place: str | None = None) -> DataFrame:
+def versions(frames: DataFrame, connections: DataFrame, scratch: str | None = None) -> DataFrame:
     """Return the versions that frames show.
 
-    ``place`` is where it notes what few messages tell about many. Spark then knows how little that is, and brings it to
-    the frames; else it learns so too late, and may have shuffled all frames by then.
+    Failover logs and open flags are few rows that are joined with many. If they are written to ``scratch`` first,
+    Spark knows their size and broadcasts them; otherwise it learns that too late, and may have shuffled all frames by
+    then.
     """
     spark = frames.sparkSession
-    shared = spark.sql(_SHARED, frames=frames)
+    shared = spark.sql(_SHARED_OPAQUES, frames=frames)
     logs, opens = spark.sql(_LOGS, frames=frames, shared=shared), spark.sql(_OPENS, frames=frames)
-    if place is not None:
-        logs, opens = _noted(logs, f"{place}/logs"), _noted(opens, f"{place}/opens")
-    return spark.sql(_SHOWN, frames=frames, connections=connections, logs=logs, opens=opens)
+    if scratch is not None:
+        logs, opens = _materialized(logs, f"{scratch}/logs"), _materialized(opens, f"{scratch}/opens")
+    return spark.sql(_VERSIONS, frames=frames, connections=connections, logs=logs, opens=opens)
 
 
-def _noted(rows: DataFrame, place: str) -> DataFrame:
-    """Write rows, and return them as they were written."""
-    rows.write.parquet(place, compression="zstd")
-    return rows.sparkSession.read.schema(rows.schema).parquet(place)
+def _materialized(rows: DataFrame, scratch: str) -> DataFrame:
+    """Write rows, and return them as read back."""
+    rows.write.parquet(scratch, compression="zstd")
+    return rows.sparkSession.read.schema(rows.schema).parquet(scratch)

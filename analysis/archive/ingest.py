@@ -1,8 +1,8 @@
-"""Rings to Parquet files, in the tasks of a Spark job: captures are read once, where the task runs.
+"""Rings to Parquet files, in the tasks of a Spark job: a task reads the captures of a ring, once.
 
 A task reads a whole ring with the reader of the command line and writes frames, connections, streams and quarantine
-itself; Spark only learns which files came about. They have names that readers pass over until the driver gives them
-their own, so an attempt that died or was too late leaves nothing that counts. Must not know rules or manifests.
+itself; Spark gets only the names of the files. Readers ignore these names until the driver renames the files, so a
+failed or duplicate attempt of a task leaves nothing that counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LEFT_OUT, DAMAGED = "left out", "damaged"
 
-#: What a task tells of a ring.
+#: The result of a task for one ring.
 RESULT = pa.schema(
     [
         ("ring", pa.string()),
@@ -52,8 +52,10 @@ RESULT = pa.schema(
 )
 
 
-def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: ReadOptions) -> Callable[[Batches], Batches]:
-    """Return what a task does: numbers of rings in (a column ``id``), results out; files go below ``folder``."""
+def ingest_task(
+    folder: Path, rings: Callable[[], Sequence[Ring]], options: ReadOptions
+) -> Callable[[Batches], Batches]:
+    """Return the function of a task: numbers of rings in (column ``id``), results out; files go below ``folder``."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
@@ -65,30 +67,30 @@ def ingests(folder: Path, rings: Callable[[], Sequence[Ring]], options: ReadOpti
 
 def ingest(folder: Path, ring: Ring, options: ReadOptions) -> dict[str, Any]:
     """Read a ring; return a row of :data:`RESULT`. A file that can't be read is left out, with its reason."""
-    notes: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     inputs = [capture.input() for capture in ring.captures]
-    usable = [each for each in inputs if not _refused(each, notes)]
+    usable = [each for each in inputs if not _is_unusable(each, reasons)]
     while True:
         parts = PartFiles(folder, ring.id, uuid.uuid4().hex[:12])
         try:
             result = _read(usable, options, parts)
             break
         except Exception as error:
-            # Whatever a file does to the reader, the others must get through.
+            # One bad file must not keep the others out of the archive.
             parts.abandon()
-            if _unreachable(usable, error):
+            if _is_unreachable(usable, error):
                 raise
-            guilty = _guilty(usable, options, notes) or _blame(usable, notes, error)
-            usable = [each for each in usable if each not in guilty]
+            unreadable = _unreadable_alone(usable, options, reasons) or _unreadable_together(usable, reasons, error)
+            usable = [each for each in usable if each not in unreadable]
     report, connections = result
-    rows = [{"capture": name, "outcome": LEFT_OUT, "reason": reason} for name, reason in sorted(notes.items())]
+    rows = [{"capture": name, "outcome": LEFT_OUT, "reason": reason} for name, reason in sorted(reasons.items())]
     damage = [{"capture": each.capture, "outcome": DAMAGED, "reason": str(each)} for each in report.damage]
     parts.write(QUARANTINE, table_of([*rows, *damage], QUARANTINE.columns))
     return {
         "ring": ring.id,
         "frames": report.frames,
         "connections": connections,
-        "left_out": len(notes),
+        "left_out": len(reasons),
         "damaged": len({each["capture"] for each in damage}),
         "files": parts.close(),
     }
@@ -98,60 +100,60 @@ def _read(inputs: Sequence[Input], options: ReadOptions, parts: PartFiles) -> tu
     found = ConnectionRows()
     streams = Streams()
 
-    def end(connection: Connection, member: ConnectionSummary | None) -> None:
-        found.add(connection, member)
-        forget(connection, member)
+    def end(connection: Connection, summary: ConnectionSummary | None) -> None:
+        found.add(connection, summary)
+        forget(connection, summary)
 
-    roster = ConnectionSummaries(end)
+    summaries = ConnectionSummaries(end)
     chosen = dataclasses.replace(options, inspect=True, separate=False)
-    reader = FrameReader(inputs, chosen, ended=roster.end)
+    reader = FrameReader(inputs, chosen, ended=summaries.end)
     for batch in reader:
-        view = FrameBatch(batch)
-        streams.fold(view, roster.fold(view))
-        roster.settle()
+        frames = FrameBatch(batch)
+        streams.fold(frames, summaries.fold(frames))
+        summaries.settle()
         parts.write_frames(FRAMES, batch)
     parts.write(CONNECTIONS, table_of(found.sorted(), CONNECTIONS.columns))
     parts.write(STREAMS, table_of(list(stream_rows(streams)), STREAMS.columns))
     return reader.report, len(found.rows)
 
 
-def _refused(each: Input, notes: dict[str, str]) -> bool:
-    """Tell whether a file can't be used at all, and note why."""
+def _is_unusable(each: Input, reasons: dict[str, str]) -> bool:
+    """Tell whether a file is no capture at all, and record why."""
     try:
         CaptureReader(each, chunk_bytes=PEEK_CHUNK_BYTES).close()
     except Exception as error:
-        if _unreachable([each], error):
+        if _is_unreachable([each], error):
             raise
-        notes[each.name] = _reason(each, error)
+        reasons[each.name] = _reason(each, error)
         return True
     return False
 
 
-def _unreachable(inputs: Sequence[Input], error: Exception) -> bool:
-    """Tell whether it is not a file that is bad but the way to it: then nothing is known of it, and the task fails."""
-    elsewhere = any(isinstance(each, RemoteFile) for each in inputs)
+def _is_unreachable(inputs: Sequence[Input], error: Exception) -> bool:
+    """Tell whether a remote file could not be reached: it may be fine, so the task fails instead of leaving it out."""
+    remote = any(isinstance(each, RemoteFile) for each in inputs)
     why = error if isinstance(error, OSError) else error.__cause__
-    return elsewhere and isinstance(why, OSError) and not isinstance(why, FileNotFoundError)
+    return remote and isinstance(why, OSError) and not isinstance(why, FileNotFoundError)
 
 
-def _guilty(inputs: Sequence[Input], options: ReadOptions, notes: dict[str, str]) -> list[Input]:
-    """Read every file alone; return those that can't be read that way either."""
-    guilty = []
+def _unreadable_alone(inputs: Sequence[Input], options: ReadOptions, reasons: dict[str, str]) -> list[Input]:
+    """Read every file alone; return those that fail alone too."""
+    unreadable = []
     for each in inputs:
         try:
             for _ in FrameReader([each], options):
                 pass
         except Exception as error:
-            if _unreachable([each], error):
+            if _is_unreachable([each], error):
                 raise
-            notes[each.name] = _reason(each, error)
-            guilty.append(each)
-    return guilty
+            reasons[each.name] = _reason(each, error)
+            unreadable.append(each)
+    return unreadable
 
 
-def _blame(inputs: Sequence[Input], notes: dict[str, str], error: Exception) -> list[Input]:
-    """Leave all files out: it is their being together that can't be read."""
-    notes.update({each.name: _reason(each, error) for each in inputs})
+def _unreadable_together(inputs: Sequence[Input], reasons: dict[str, str], error: Exception) -> list[Input]:
+    """Leave out all files: each is readable alone, but not together."""
+    reasons.update({each.name: _reason(each, error) for each in inputs})
     return list(inputs)
 
 

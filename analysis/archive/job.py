@@ -1,6 +1,6 @@
-"""The batch job: what is new or changed among captures goes into an archive, and nothing else is touched.
+"""The batch job: brings an archive up to date with captures, reading only what is new or has changed.
 
-Knows the order of things: find, read, check, commit, compare across, commit. Must not know bytes, rules or files.
+Knows the order of the steps: find, read, check, commit, compare across connections, commit.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from analysis.archive import check_by_ring, cross_check, manifest, progress, spark_tables, transaction
 from analysis.archive.check_by_connection import findings_of, outcomes, tallies_of
-from analysis.archive.ingest import RESULT, ingests
+from analysis.archive.ingest import RESULT, ingest_task
 from analysis.archive.manifest import Manifest, ManifestEntry
 from analysis.archive.part_files import publish
-from analysis.archive.rings import Capture, find, rings
-from analysis.archive.rule_summary import summary
+from analysis.archive.rings import Capture, find_captures, group_into_rings
+from analysis.archive.rule_summary import summary_table
 from analysis.archive.schema import FINDINGS, QUARANTINE, SPANS, SUMMARY
 from analysis.rules import GLOBAL_RULES, RULES
 from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
     from analysis.archive.rings import Ring
 
-#: Small rings share a task until it has so much to read.
+#: Small rings share a task until it has this many bytes to read.
 _TASK_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run did, and what the archive holds behind it."""
+    """What a run did, and the contents of the archive after it."""
 
     archive: Path
     manifest: Manifest
     read: list[str] = field(default_factory=list)  #: ids of the rings that were new or changed
-    kept: int = 0  #: rings that were there already
-    gone: int = 0  #: captures that were in the archive and are not there any more
+    kept: int = 0  #: rings that were in the archive and did not change
+    gone: int = 0  #: captures of the archive whose files are gone
     recovered: bool = False  #: an earlier run had been interrupted
 
     @property
@@ -63,18 +63,20 @@ def run(
     *,
     separate: bool = False,
 ) -> Outcome:
-    """Bring an archive up to date with captures: files, directories, patterns."""
+    """Bring an archive up to date with captures: files, directories, patterns, URIs."""
     chosen = options or ReadOptions()
     archive = archive.absolute()
-    captures = find(names, without=archive)
+    captures = find_captures(names, without=archive)
     fresh = not archive.exists()
     with transaction.locked(archive):
         recovered = transaction.recover(archive)
         before = manifest.read(archive)
         made_by = _made_by(chosen, separate=separate)
         known = [each for entry in before.rings.values() for each in entry.captures]
-        there = rings(_still(captures, known, redo=made_by != before.made_by), separate=separate)
-        changed = [ring for ring in there if made_by != before.made_by or not _held(before, ring)]
+        found = group_into_rings(
+            _with_known_captures(captures, known, redo=made_by != before.made_by), separate=separate
+        )
+        changed = [ring for ring in found if made_by != before.made_by or not _is_current(before, ring)]
         outcome = Outcome(archive, before, [ring.id for ring in changed], recovered=recovered)
         if changed:
             try:
@@ -84,32 +86,32 @@ def run(
                 raise
         outcome.gone = len({each.path for each in known} - _paths(outcome.manifest))
         outcome.kept = len(outcome.manifest.rings) - len(changed)
-        if outcome.manifest.across_of != _states(outcome.manifest):
+        if outcome.manifest.across_of != _ring_states(outcome.manifest):
             outcome.manifest = _compare(spark, archive, outcome.manifest)
     return outcome
 
 
-def _still(given: Sequence[Capture], known: Sequence[Capture], *, redo: bool) -> list[Capture]:
-    """Add to the given captures those of their rings, or of all, that were read before and are still there."""
+def _with_known_captures(given: Sequence[Capture], known: Sequence[Capture], *, redo: bool) -> list[Capture]:
+    """Add captures of the archive whose files still exist: those of the given rings, or all with ``redo``."""
     found = {each.path: each for each in given}
-    touched = {each.place: each for each in given}
+    touched = {each.directory for each in given}
     beside = {_system_of(each.path): each for each in given}
     for each in known:
-        if each.path not in found and (redo or each.place in touched):
-            # What it takes to look there is in no manifest: it is that of the captures that were given.
-            now = Capture.of(each.path, near=beside.get(_system_of(each.path)))
+        if each.path not in found and (redo or each.directory in touched):
+            # The manifest has no credentials: use those of a given capture on the same file system.
+            now = Capture.of(each.path, beside=beside.get(_system_of(each.path)))
             if now is not None:
                 found[each.path] = now
     return list(found.values())
 
 
 def _system_of(path: str) -> str:
-    """Return the beginning of an address: scheme and host; nothing for a local path."""
+    """Return scheme and host of a URI; empty for a local path."""
     scheme, separator, rest = path.partition("://")
     return f"{scheme}{separator}{rest.partition('/')[0]}" if separator else ""
 
 
-def _held(before: Manifest, ring: Ring) -> bool:
+def _is_current(before: Manifest, ring: Ring) -> bool:
     entry = before.rings.get(ring.id)
     return entry is not None and entry.holds(ring)
 
@@ -117,7 +119,7 @@ def _held(before: Manifest, ring: Ring) -> bool:
 def _add(
     spark: SparkSession, archive: Path, changed: list[Ring], before: Manifest, made_by: str, options: ReadOptions
 ) -> Manifest:
-    """Read and check rings, and put them into the archive in place of what it has of them."""
+    """Read and check rings, and replace what the archive has of them."""
     folder = transaction.begin(archive, uuid.uuid4().hex[:12])
     size = sum(ring.size for ring in changed)
     count = f"{len(changed)} ring{'s' if len(changed) > 1 else ''} of captures ({size:,} bytes)"
@@ -125,7 +127,7 @@ def _add(
         entries = _ingest(spark, folder, changed, options)
     read = {name for name, entry in entries.items() if entry.left_out < len(entry.captures)}
     if not read and not before.rings:
-        raise InputError(_nothing(spark, folder, sum(entry.left_out for entry in entries.values())))
+        raise InputError(_nothing_readable(spark, folder, sum(entry.left_out for entry in entries.values())))
     with progress.step(spark.sparkContext, "checking connections"):
         _check(spark, folder)
     for name in transaction.staged(folder):
@@ -141,14 +143,14 @@ def _add(
 def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: ReadOptions) -> dict[str, ManifestEntry]:
     size = sum(ring.size for ring in changed)
     tasks = min(len(changed), max(2 * spark.sparkContext.defaultParallelism, size // _TASK_BYTES))
-    # They come largest first, and a task gets neighbours: deal them out like cards.
+    # Rings are sorted by size and a task gets neighbours, so interleave large and small ones.
     shared = spark.sparkContext.broadcast([ring for task in range(tasks) for ring in changed[task::tasks]])
     numbers = spark.range(0, len(changed), 1, tasks)
-    results = map_in_arrow(numbers, ingests(folder, lambda: shared.value, options), spark_schema(RESULT)).collect()
-    places = {ring.id: ring for ring in changed}
+    results = map_in_arrow(numbers, ingest_task(folder, lambda: shared.value, options), spark_schema(RESULT)).collect()
+    by_id = {ring.id: ring for ring in changed}
     entries: dict[str, ManifestEntry] = {}
     for row in results:
-        ring = places[row["ring"]]
+        ring = by_id[row["ring"]]
         counts = {name: row[name] for name in ("frames", "connections", "left_out", "damaged")}
         entries[ring.id] = ManifestEntry(ring.place, ring.captures, [], **counts)
         for name in row["files"]:
@@ -158,34 +160,35 @@ def _ingest(spark: SparkSession, folder: Path, changed: list[Ring], options: Rea
 
 
 def _check(spark: SparkSession, folder: Path) -> None:
-    there = check_by_ring.rings_below(folder)
-    whole, shares = check_by_ring.partitioned(there, spark.sparkContext.defaultParallelism)
-    check_by_ring.check_rings(spark, folder, there, whole)
-    if not shares:
+    rings = check_by_ring.rings_below(folder)
+    whole, partitions = check_by_ring.whole_or_partitioned(rings, spark.sparkContext.defaultParallelism)
+    check_by_ring.check_rings(spark, folder, rings, whole)
+    if not partitions:
         return
-    told = spark_tables.uri(folder / "_outcomes")
-    large = {name: there[name] for name in shares}
-    outcomes(spark, large, shares).write.parquet(told)  # once: findings and tallies come of the same tasks
-    found = spark.read.parquet(told)
+    path = spark_tables.uri(folder / "_outcomes")
+    large = {name: rings[name] for name in partitions}
+    # Written once: findings and tallies come from the same tasks.
+    outcomes(spark, large, partitions).write.parquet(path)
+    found = spark.read.parquet(path)
     kept = findings_of(found)
     spark_tables.write(kept, folder, FINDINGS)
-    spark_tables.write(summary(tallies_of(found), kept), folder, SUMMARY)
+    spark_tables.write(summary_table(tallies_of(found), kept), folder, SUMMARY)
 
 
 def _compare(spark: SparkSession, archive: Path, before: Manifest) -> Manifest:
-    """Check the rules that look at everything there is, as far as what has changed can concern them."""
+    """Check the rules across connections, where changed rings may have changed their results."""
     folder = transaction.begin(archive, uuid.uuid4().hex[:12])
-    states = _states(before)
-    move = cross_check.RingDelta.between(before.across_of, states)
+    states = _ring_states(before)
+    delta = cross_check.RingDelta.between(before.across_of, states)
     with progress.step(spark.sparkContext, "comparing connections"):
-        cross_check.compare(spark, archive, folder, move)
-    kept = [name for name in before.across if name.startswith(f"{SPANS.name}/") and _ring_of(name) in move.stayed]
+        cross_check.compare(spark, archive, folder, delta)
+    kept = [name for name in before.across if name.startswith(f"{SPANS.name}/") and _ring_of(name) in delta.unchanged]
     after = dataclasses.replace(before, across=[*kept, *transaction.staged(folder)], across_of=states)
     transaction.commit(archive, folder, sorted({*before.across} - {*kept}), after)
     return after
 
 
-def _nothing(spark: SparkSession, folder: Path, count: int) -> str:
+def _nothing_readable(spark: SparkSession, folder: Path, count: int) -> str:
     first = spark_tables.read(spark, folder, QUARANTINE).orderBy("capture").first()
     example = f": {first['capture']}: {first['reason']}" if first is not None else ""
     return f"none of {count} files can be read{example}" if count > 1 else example.removeprefix(": ")
@@ -200,14 +203,14 @@ def _paths(contents: Manifest) -> set[str]:
 
 
 def _made_by(options: ReadOptions, *, separate: bool) -> str:
-    """Return what decides about rows beside the captures."""
+    """Return a hash of what decides the rows besides the captures: release, options, rules."""
     rules = [rule.id for rule in (*RULES, *GLOBAL_RULES)]
     text = repr((__version__, options.limits, sorted(options.ports.rules.items()), options.dialect, separate, rules))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _states(contents: Manifest) -> dict[str, str]:
-    """Return of each ring what tells whether it is still the same."""
+def _ring_states(contents: Manifest) -> dict[str, str]:
+    """Return a hash of each ring's captures: it changes when the ring does."""
     states = {}
     for name, entry in sorted(contents.rings.items()):
         captures = [(each.path, each.size, each.mtime_ns) for each in entry.captures]

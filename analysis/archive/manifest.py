@@ -1,7 +1,7 @@
-"""What an archive holds: its rings with their captures as they were read, and every file of every table.
+"""The manifest: the rings of an archive, their captures as they were read, and every file of every table.
 
-Knows the form of ``manifest.json``; must not know how tables are made. The manifest is written last: what it does not
-name is no part of the archive.
+Knows the format of ``manifest.json``. The manifest is written last: a file that it does not name is no part of the
+archive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORM = 2
 
 @dataclass(slots=True)
 class ManifestEntry:
-    """A ring that is in the archive."""
+    """A ring in the archive."""
 
     place: str
     captures: tuple[Capture, ...]
@@ -34,7 +34,7 @@ class ManifestEntry:
     damaged: int = 0
 
     def holds(self, ring: Ring) -> bool:
-        """Tell whether a ring is as it was."""
+        """Tell whether a ring is unchanged."""
         return self.captures == ring.captures
 
 
@@ -42,17 +42,17 @@ class ManifestEntry:
 class Manifest:
     """The contents of an archive."""
 
-    made_by: str = ""  #: what decides about the rows beside the captures: release, options, rules
+    made_by: str = ""  #: what decides the rows besides the captures: release, options, rules
     rings: dict[str, ManifestEntry] = field(default_factory=dict)
-    across: list[str] = field(default_factory=list)  #: files of the rules that look at all rings
-    across_of: dict[str, str] = field(default_factory=dict)  #: state of each ring that these were made of
+    across: list[str] = field(default_factory=list)  #: files of the rules across connections
+    across_of: dict[str, str] = field(default_factory=dict)  #: hash of each ring when these were made
 
     def dumps(self) -> str:
-        """Return it as text."""
+        """Serialize to JSON."""
         document = {
             "form": FORM,
             "made_by": self.made_by,
-            "rings": {name: _plain(entry) for name, entry in sorted(self.rings.items())},
+            "rings": {name: _as_json(entry) for name, entry in sorted(self.rings.items())},
             "across": self.across,
             "across_of": self.across_of,
         }
@@ -60,7 +60,7 @@ class Manifest:
 
     @classmethod
     def loads(cls, text: str, name: str = NAME) -> Manifest:
-        """Read it from text."""
+        """Parse JSON."""
         try:
             document = json.loads(text)
             if document["form"] != FORM:
@@ -72,7 +72,7 @@ class Manifest:
 
 
 def read(folder: Path) -> Manifest:
-    """Return the manifest of an archive; an empty one where there is none yet."""
+    """Return the manifest of an archive; an empty one for a new archive."""
     path = folder / NAME
     try:
         text = path.read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def read(folder: Path) -> Manifest:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that is there in full or not at all, even behind a power failure."""
+    """Write a file completely or not at all, even at a power failure."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with partial.open("w", encoding="utf-8") as stream:
         stream.write(text)
@@ -91,7 +91,7 @@ def write_text(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _plain(entry: ManifestEntry) -> dict[str, Any]:
+def _as_json(entry: ManifestEntry) -> dict[str, Any]:
     return {
         "place": entry.place,
         "captures": [[each.path, each.size, each.mtime_ns] for each in entry.captures],

@@ -1,8 +1,7 @@
-"""A ring's frames out of its Parquet files, in the order of their run, in batches that are worth checking.
+"""A ring's frames from its Parquet files, in the order of their run, in batches of a good size for the checker.
 
-Knows that every file is in order and that files of neighbouring days may overlap; must not know Spark, nor what a frame
-is beyond its number. Memory is that of a batch for each file that is being read, and files are opened when their first
-frame's turn comes.
+Knows that every file is in order and that files of neighbouring days may overlap. Holds one batch of each file that is
+being read; a file is opened when its first frame is next.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ if TYPE_CHECKING:
 
     Batches = Iterator[pa.RecordBatch]
 
-#: A checker's cost for a batch hardly depends on its size below this.
+#: Below this size a checker's cost for a batch hardly depends on the size.
 BATCH_ROWS = 32_768
 _BATCH_BYTES = 32 << 20
 
 
 def frames_in_order(paths: Sequence[Path], columns: Sequence[str], rows: int = BATCH_ROWS) -> Batches:
-    """Read columns of files, the number of frames among them."""
-    yield from larger(_merged(paths, columns, rows), rows)
+    """Read some columns of files, ``frame`` among them."""
+    yield from merge_small_batches(_merge_by_frame(paths, columns, rows), rows)
 
 
-def larger(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Batches:
-    """Put small batches together, up to a number of rows and of bytes; large ones are left as they are."""
+def merge_small_batches(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Batches:
+    """Concatenate small batches, up to a number of rows and of bytes; large ones are left as they are."""
     pending: list[pa.RecordBatch] = []
     count = size = 0
     for batch in batches:
@@ -47,9 +46,9 @@ def larger(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Batches
         yield pa.concat_batches(pending)
 
 
-def _merged(paths: Sequence[Path], columns: Sequence[str], rows: int) -> Batches:
-    """Give out the rows of all files by number: of the file that is first, all before the next one's turn."""
-    waiting = sorted(((_first(path), path) for path in paths), reverse=True)
+def _merge_by_frame(paths: Sequence[Path], columns: Sequence[str], rows: int) -> Batches:
+    """Yield the rows of all files by number: from the file with the lowest next one, up to the next file's."""
+    waiting = sorted(((_first_frame(path), path) for path in paths), reverse=True)
     reading: list[tuple[int, int, _PartSource]] = []
     while waiting or reading:
         while waiting and (not reading or waiting[-1][0] <= reading[0][0]):
@@ -57,36 +56,36 @@ def _merged(paths: Sequence[Path], columns: Sequence[str], rows: int) -> Batches
             _push(reading, _PartSource(path, columns, rows), len(waiting))
         if not reading:
             continue
-        _, place, source = heapq.heappop(reading)
+        _, number, source = heapq.heappop(reading)
         turns = [entry[0] for entry in reading[:1]] + [entry[0] for entry in waiting[-1:]]
         yield source.take(min(turns, default=None))
-        _push(reading, source, place)
+        _push(reading, source, number)
 
 
-def _push(reading: list[tuple[int, int, _PartSource]], source: _PartSource, place: int) -> None:
+def _push(reading: list[tuple[int, int, _PartSource]], source: _PartSource, number: int) -> None:
     if source.next_frame is not None:
-        heapq.heappush(reading, (source.next_frame, place, source))
+        heapq.heappush(reading, (source.next_frame, number, source))
 
 
 class _PartSource:
-    """One file, as far as it has been read."""
+    """One file, and how far it has been read."""
 
     def __init__(self, path: Path, columns: Sequence[str], rows: int) -> None:
         self._path = path
         # A task has one core; pyarrow would take all of them.
         self._batches = pq.ParquetFile(path).iter_batches(rows, columns=list(columns), use_threads=False)
         self._batch: pa.RecordBatch | None = None
-        self._frames: NDArray[np.int64] = np.zeros(0, np.int64)  #: their numbers
+        self._frames: NDArray[np.int64] = np.zeros(0, np.int64)  #: numbers of its frames
         self._last = -1
         self._advance()
 
     @property
     def next_frame(self) -> int | None:
-        """Return the number of the next frame; None: there is no more."""
+        """Return the number of the next frame; None: the file is read."""
         return None if self._batch is None else int(self._frames[0])
 
     def take(self, until: int | None) -> pa.RecordBatch:
-        """Give out what there is in memory before a number, one row at least."""
+        """Return the rows in memory with numbers below ``until``, at least one row."""
         if self._batch is None:
             raise ValueError(f"{self._path}: has no more frames")
         batch = self._batch
@@ -107,8 +106,8 @@ class _PartSource:
         self._last = int(self._frames[-1])
 
 
-def _first(path: Path) -> int:
-    """Return the number of a file's first frame, from its footer where that tells."""
+def _first_frame(path: Path) -> int:
+    """Return the number of a file's first frame, from its footer if it has statistics."""
     with pq.ParquetFile(path) as file:
         if not file.metadata.num_rows:
             return 0

@@ -1,7 +1,7 @@
-"""The Parquet files that one attempt at a ring writes, a table's rows by day where that is its partition.
+"""The Parquet files that one attempt at a ring writes; frames go to files by day.
 
-Knows folders and file names; must not know what rows mean. Files have a name that readers pass over, beginning with
-``_``, until somebody who knows that the attempt counts gives them their own.
+Knows folders and file names. File names begin with ``_``, which readers ignore, until :func:`publish` renames them for
+the attempt that counts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from analysis.archive.schema import ArchiveTable
 
 HIDDEN = "_"
-#: Rows of a file; Spark reads a file with several tasks, so this only keeps single files handy.
+#: Rows of a file. Spark reads a file with several tasks, so this only keeps files at a handy size.
 _MAX_ROWS = 8_000_000
-#: Days that are written to at once; frames are nearly in the order of time.
+#: Days that are written to at once; frames are nearly in order of time.
 _MAX_OPEN = 4
 _DAY_NS = 86_400_000_000_000
 
@@ -34,10 +34,10 @@ class PartFiles:
         self._ring = ring
         self._attempt = attempt
         self._names: list[str] = []
-        self._open: dict[int, _PartFile] = {}  #: by day, the one that was used last at the end
+        self._open: dict[int, _PartFile] = {}  #: by day, the last used one at the end
 
     def write(self, table: ArchiveTable, rows: pa.Table) -> None:
-        """Write the rows of a small table; nothing where there are none."""
+        """Write the rows of a small table; no file for no rows."""
         if rows.num_rows:
             part = self._part(table, f"ring={self._ring}")
             for batch in rows.to_batches():
@@ -45,7 +45,7 @@ class PartFiles:
             part.close()
 
     def write_frames(self, table: ArchiveTable, batch: pa.RecordBatch) -> None:
-        """Write frames, each to its day."""
+        """Write frames to the files of their days."""
         days = batch.column("time_ns").to_numpy() // _DAY_NS
         if len(days) and days[0] == days[-1] and (days == days[0]).all():
             self._day(table, int(days[0])).write(batch)
@@ -61,7 +61,7 @@ class PartFiles:
         return self._names
 
     def abandon(self) -> None:
-        """Remove what there is."""
+        """Delete all files."""
         for part in self._open.values():
             part.abandon()
         self._open.clear()
@@ -110,9 +110,9 @@ class _PartFile:
 
 
 def publish(folder: Path, name: str) -> str:
-    """Give a hidden file its name; return it, relative to the folder. It may have it already."""
+    """Give a hidden file its final name, unless it has it already; return it, relative to the folder."""
     path = Path(name)
-    shown = path.with_name(path.name.removeprefix(HIDDEN))
+    final = path.with_name(path.name.removeprefix(HIDDEN))
     if (folder / path).exists():
-        (folder / path).replace(folder / shown)
-    return shown.as_posix()
+        (folder / path).replace(folder / final)
+    return final.as_posix()

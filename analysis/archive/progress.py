@@ -1,6 +1,6 @@
-"""How far a Spark job has come, on stderr: a bar where a person is watching, a line per step elsewhere.
+"""Progress of a Spark job on stderr: a bar on a terminal, a line per step elsewhere.
 
-Knows Spark's status tracker; must not know what the steps do.
+Knows Spark's status tracker.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from rich.progress import Progress, TaskID
 
-_SECONDS = 0.5
+_REFRESH_SECONDS = 0.5
 
 
 @contextlib.contextmanager
 def step(context: SparkContext, title: str) -> Iterator[None]:
-    """Show how far what happens in the block has come."""
+    """Show the progress of the Spark jobs in the block."""
     if sys.stderr is None:
         yield
         return
@@ -36,7 +36,7 @@ def step(context: SparkContext, title: str) -> Iterator[None]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     over = threading.Event()
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
-        watcher = threading.Thread(target=_watch, args=(context, bar, bar.add_task(title, total=None), over))
+        watcher = threading.Thread(target=_update_bar, args=(context, bar, bar.add_task(title, total=None), over))
         watcher.start()
         try:
             yield
@@ -45,10 +45,10 @@ def step(context: SparkContext, title: str) -> Iterator[None]:
             watcher.join()
 
 
-def _watch(context: SparkContext, bar: Progress, task: TaskID, over: threading.Event) -> None:
-    """Add up the tasks of the stages that are running, until told to stop."""
+def _update_bar(context: SparkContext, bar: Progress, task: TaskID, over: threading.Event) -> None:
+    """Show the tasks of the running stages until ``over`` is set."""
     tracker = context.statusTracker()
-    while not over.wait(_SECONDS):
+    while not over.wait(_REFRESH_SECONDS):
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
         if known:

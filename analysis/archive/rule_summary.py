@@ -1,6 +1,6 @@
-"""Tallies to the summary: how each rule fared in each ring.
+"""Rows of the table ``summary``: what came of each rule in each ring.
 
-Knows how tallies add up, those of a run and those of many tasks in Spark; must not know rules beyond their names.
+Knows how tallies add up: one checker's, and those of many tasks, in Spark.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from numbers join {known} as known using (rule)
 """
 
 
-def row_of(tally: Tally, findings: int) -> dict[str, Any]:
-    """Return a row of the summary; ``findings`` are those that are kept of the rule."""
+def summary_row(tally: Tally, findings: int) -> dict[str, Any]:
+    """Return a row of the summary; ``findings`` is the number of findings that are kept of the rule."""
     rule = _RULES[tally.rule]
     return {
         "rule": rule.id,
@@ -59,8 +59,8 @@ def row_of(tally: Tally, findings: int) -> dict[str, Any]:
     }
 
 
-def summary(tallies: DataFrame, findings: DataFrame) -> DataFrame:
-    """Return the table of the summary; ``tallies`` have a ring, a rule, numbers and reasons."""
+def summary_table(tallies: DataFrame, findings: DataFrame) -> DataFrame:
+    """Return the summary of many tallies; they have a ring, a rule, numbers and reasons."""
     spark = tallies.sparkSession
     rows = [(rule.id, rule.severity.value, rule.title) for rule in _RULES.values()]
     known = spark.createDataFrame(rows, "rule string, severity string, title string")

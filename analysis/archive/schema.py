@@ -1,7 +1,7 @@
-"""What an archive consists of: its tables, their columns, and how they are laid out in folders.
+"""The tables of an archive: their columns, and how they are laid out in folders.
 
-Knows names and schemas; must not know Spark, nor how rows come about. A ring is a group of captures whose connections
-may go on from one file to the next, by default a directory; ``ring`` is a partition of every table.
+Knows names and schemas. A ring is a group of captures whose connections may go on from one file to the next, by
+default a directory; ``ring`` is a partition of every table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dissector.summary.schema import CONNECTION_COLUMNS, STREAM_COLUMNS, schema_
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ACROSS = "across"  #: in place of a ring: what concerns more than one
+ACROSS = "across"  #: in place of a ring: rows about several rings
 
 _REASONS = pa.list_(pa.struct([("reason", pa.string()), ("count", pa.int64())]))
 
@@ -43,8 +43,8 @@ QUARANTINE_COLUMNS: tuple[Column, ...] = (
     Column("reason", pa.string(), "what is wrong with it"),
 )
 
-#: Which seqnos of one branch of a vbucket: the beginning of what rules across connections keep.
-_STRETCH = (
+#: A chunk of the seqnos of one branch of a vbucket: the first columns of the tables of rules across connections.
+_CHUNK_COLUMNS = (
     Column("bucket", pa.string(), "bucket; empty: not known"),
     Column("vbucket", pa.int32(), "vbucket"),
     Column("branch", pa.int64(), "UUID of the branch of history (failover log); null: not known"),
@@ -52,13 +52,13 @@ _STRETCH = (
 )
 
 SPAN_COLUMNS: tuple[Column, ...] = (
-    *_STRETCH,
+    *_CHUNK_COLUMNS,
     Column("first_seqno", pa.int64(), "lowest seqno that the ring shows there"),
     Column("last_seqno", pa.int64(), "highest seqno that the ring shows there"),
 )
 
 COMPARED_COLUMNS: tuple[Column, ...] = (
-    *_STRETCH,
+    *_CHUNK_COLUMNS,
     Column("first_seqno", pa.int64(), "lowest seqno"),
     Column("last_seqno", pa.int64(), "highest seqno"),
     Column("checked", pa.int64(), "seqnos that were shown more than once"),
@@ -80,7 +80,7 @@ class ArchiveTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the columns that are in the files; partitions are in the names of folders."""
+        """Return the columns in the files; partitions are in the names of folders."""
         return schema_of(self.columns)
 
 
@@ -95,7 +95,9 @@ QUARANTINE = ArchiveTable("quarantine", "one row per file that could not be read
 SPANS = ArchiveTable(
     "spans", "one row per ring, branch of a vbucket and chunk: which seqnos the ring shows", SPAN_COLUMNS
 )
-COMPARED = ArchiveTable("compared", "one row per stretch of a branch of a vbucket: how XCN-01 fared", COMPARED_COLUMNS)
+COMPARED = ArchiveTable(
+    "compared", "one row per interval of seqnos of a branch of a vbucket: how XCN-01 fared", COMPARED_COLUMNS
+)
 
 TABLES: tuple[ArchiveTable, ...] = (FRAMES, CONNECTIONS, STREAMS, FINDINGS, SUMMARY, QUARANTINE, SPANS, COMPARED)
 BY_NAME = {table.name: table for table in TABLES}
@@ -106,7 +108,7 @@ PARTITION_DOCS = {
 
 
 def partition_fields(table: ArchiveTable) -> Iterable[pa.Field]:
-    """Return the columns that folders stand for."""
+    """Return the columns that are in the names of folders."""
     return [pa.field(name, pa.date32() if name == "day" else pa.string()) for name in table.partitions]
 
 

@@ -1,6 +1,6 @@
-"""An archive's tables in Spark: to read them, to write into one, and to make them known to SQL.
+"""An archive's tables in Spark: read a table, write one, and register all as views for SQL.
 
-Knows folders and schemas; must not know what is computed from them.
+Knows folders and schemas.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def read(spark: SparkSession, folder: Path, table: ArchiveTable) -> DataFrame:
-    """Return a table of an archive, or of what a run is about to put there."""
+    """Return a table of an archive, or of a run's staging folder."""
     return spark.read.schema(spark_schema(whole_schema(table))).parquet(uri(folder / table.name))
 
 
 def write(rows: DataFrame, folder: Path, table: ArchiveTable) -> None:
-    """Write rows with a ring, a file for each."""
+    """Append rows that have a ring, one file per ring."""
     names = [column.name for column in table.columns]
     rows.select(*names, "ring").repartition("ring").write.mode("append").partitionBy("ring").parquet(
         uri(folder / table.name), compression="zstd"
@@ -32,7 +32,7 @@ def write(rows: DataFrame, folder: Path, table: ArchiveTable) -> None:
 
 
 def views(spark: SparkSession, archive: str | Path) -> list[str]:
-    """Make an archive's tables known to ``spark.sql`` by their names; return these."""
+    """Register an archive's tables as temporary views for ``spark.sql``; return their names."""
     folder = Path(archive)
     if not (folder / "manifest.json").is_file():
         raise InputError(f"{archive}: is no archive")
@@ -42,8 +42,8 @@ def views(spark: SparkSession, archive: str | Path) -> list[str]:
 
 
 def uri(path: Path) -> str:
-    """Return a name that Spark takes for a local file, wherever its default file system is.
+    """Return the URI of a local file, whatever Spark's default file system is.
 
-    Not ``Path.as_uri``: Spark does not undo what that does to spaces and equal signs.
+    Not ``Path.as_uri``: Spark does not decode escaped spaces and equal signs.
     """
     return f"file://{path.absolute()}"

@@ -1,6 +1,6 @@
-"""What an archive holds, for people: a table of its rules, what is in quarantine, and the last word.
+"""The summary of an archive as text: a table of violated rules, the files in quarantine, and the number of findings.
 
-Knows the tables of an archive; must not know how they came about.
+Knows the tables of an archive.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ select rule, first(severity) as severity, first(title) as title, sum(checked) as
 from {summary} group by rule having sum(violated) > 0 order by severity, rule
 """
 _HEADINGS = ("rule", "severity", "checked", "violated", "findings", "rings", "unknown")
-_QUARANTINED = 5  #: files that are named
+_MAX_FILES_NAMED = 5  #: files of the quarantine that are named
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSummary:
-    """What there is to tell at the end of a run."""
+    """What is printed at the end of a run."""
 
     rules: list[dict[str, Any]]
     findings: dict[str, int]  #: by severity
     quarantine: list[dict[str, Any]]
 
     def violations(self, least: Severity) -> int:
-        """Return how many findings are at least so bad."""
+        """Return the number of findings of at least this severity."""
         return sum(count for name, count in self.findings.items() if Severity(name).rank <= least.rank)
 
 
 def archive_summary(spark: SparkSession, archive: Path) -> ArchiveSummary:
-    """Ask an archive how it stands."""
+    """Query an archive for its summary."""
     summary = spark_tables.read(spark, archive, SUMMARY)
     rules = [row.asDict() for row in spark.sql(_RULES, summary=summary).collect()]
     counted = spark_tables.read(spark, archive, FINDINGS).groupBy("severity").count().collect()
@@ -57,37 +57,37 @@ def archive_summary(spark: SparkSession, archive: Path) -> ArchiveSummary:
     return ArchiveSummary(rules, {row["severity"]: row["count"] for row in counted}, [row.asDict() for row in files])
 
 
-def lines(outcome: Outcome, told: ArchiveSummary, terminal: Terminal) -> Iterator[str]:
-    """Give out the table and the last word."""
+def summary_lines(outcome: Outcome, summary: ArchiveSummary, terminal: Terminal) -> Iterator[str]:
+    """Yield the lines for stdout: contents, table of violated rules, number of findings."""
     entries = outcome.manifest.rings
     captures = sum(len(entry.captures) for entry in entries.values())
     connections = sum(entry.connections for entry in entries.values())
-    there = f"{outcome.frames:,} frames on {connections:,} connections in {captures:,} captures"
-    yield f"{there}; of {len(entries):,} rings {len(outcome.read):,} read now, {outcome.kept:,} as before."
-    if told.rules:
+    contents = f"{outcome.frames:,} frames on {connections:,} connections in {captures:,} captures"
+    yield f"{contents}; of {len(entries):,} rings {len(outcome.read):,} read now, {outcome.kept:,} as before."
+    if summary.rules:
         yield ""
-        yield from _table(told.rules, terminal)
+        yield from _rule_lines(summary.rules, terminal)
     yield ""
-    parts = [f"{told.findings[each.value]:,} {each.value}" for each in Severity if told.findings.get(each.value)]
+    parts = [f"{summary.findings[each.value]:,} {each.value}" for each in Severity if summary.findings.get(each.value)]
     yield terminal.heading(
-        f"{sum(told.findings.values()):,} findings: {', '.join(parts)}." if parts else "No findings."
+        f"{sum(summary.findings.values()):,} findings: {', '.join(parts)}." if parts else "No findings."
     )
 
 
-def notes(outcome: Outcome, told: ArchiveSummary) -> Iterator[str]:
-    """Give out what was lost, and what else has to be said."""
+def warning_lines(outcome: Outcome, summary: ArchiveSummary) -> Iterator[str]:
+    """Yield the lines for stderr: what was lost, and what else a user has to know."""
     if outcome.recovered:
         yield "an earlier run had been interrupted; what it had done was completed"
     if outcome.gone:
         yield f"{outcome.gone:,} captures are gone, and with them their rows"
-    for each in told.quarantine[:_QUARANTINED]:
+    for each in summary.quarantine[:_MAX_FILES_NAMED]:
         yield f"{each['outcome']}: {each['capture']}: {each['reason'].removeprefix(each['capture'] + ': ')}"
-    more = len(told.quarantine) - _QUARANTINED
+    more = len(summary.quarantine) - _MAX_FILES_NAMED
     if more > 0:
         yield f"{more:,} more files in the table quarantine"
 
 
-def _table(rules: list[dict[str, Any]], terminal: Terminal) -> Iterator[str]:
+def _rule_lines(rules: list[dict[str, Any]], terminal: Terminal) -> Iterator[str]:
     rows = [[each[name] if isinstance(each[name], str) else f"{each[name]:,}" for name in _HEADINGS] for each in rules]
     widths = [max(len(row[at]) for row in (list(_HEADINGS), *rows)) for at in range(len(_HEADINGS))]
     yield terminal.heading("  ".join(_cell(at, text, widths[at]) for at, text in enumerate(_HEADINGS)))

@@ -1,9 +1,9 @@
-"""Changes to an archive, all or nothing: written aside first, then moved in by a journal that can be played again.
+"""Transactions on an archive: changes are written aside, then moved in by a journal that can be replayed.
 
-Knows folders, files and the manifest; must not know what is in the tables. A run writes below ``_staging``; when all of
-it is there it writes a journal, and from then on the change is certain: files that are replaced are removed, new ones
-are moved in, and the manifest comes last. Whoever dies in between leaves the journal, and the next run plays it first;
-what has no journal is thrown away. Old files go before new ones come, so no reader ever sees a row twice.
+Knows folders, files and the manifest. A run writes below ``_staging``. When all files are there it writes a journal,
+and from then on the change is certain: replaced files are removed, new ones are moved in, and the manifest comes last.
+After a crash in between, the next run finds the journal and replays it first; a staging folder without a journal is
+deleted. Old files go before new ones come, so no reader sees a row twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOCK = "_lock"
 
 @contextlib.contextmanager
 def locked(archive: Path) -> Iterator[None]:
-    """Keep other runs out of an archive."""
+    """Lock an archive against other runs."""
     try:
         archive.mkdir(parents=True, exist_ok=True)
         stream = (archive / _LOCK).open("w")
@@ -47,19 +47,19 @@ def locked(archive: Path) -> Iterator[None]:
 
 
 def recover(archive: Path) -> bool:
-    """Finish or forget what earlier runs left behind; tell whether there was something to finish."""
+    """Replay or delete what earlier runs left in staging; tell whether a journal was replayed."""
     staging = archive / _STAGING
     finished = False
     for folder in sorted(staging.iterdir()) if staging.is_dir() else ():
         if (folder / _JOURNAL).is_file():
-            _play(archive, folder)
+            _replay(archive, folder)
             finished = True
     shutil.rmtree(staging, ignore_errors=True)
     return finished
 
 
 def begin(archive: Path, run: str) -> Path:
-    """Return a new folder for what a run writes, with a folder for every table."""
+    """Return a new staging folder for a run, with a folder for every table."""
     folder = archive / _STAGING / run
     folder.mkdir(parents=True)
     for name in BY_NAME:
@@ -68,7 +68,7 @@ def begin(archive: Path, run: str) -> Path:
 
 
 def staged(folder: Path) -> list[str]:
-    """Return all files of tables that are below a folder of a run; those that readers pass over are none."""
+    """Return all files of tables below a staging folder, without those that readers ignore."""
     return [
         path.relative_to(folder).as_posix()
         for name in BY_NAME
@@ -78,15 +78,15 @@ def staged(folder: Path) -> list[str]:
 
 
 def commit(archive: Path, folder: Path, remove: list[str], after: Manifest) -> None:
-    """Make a change: the files below a run's folder come in, others go, and the manifest says so."""
+    """Make a change: the files of a staging folder come in, those to ``remove`` go, and the manifest is written."""
     journal = {"move": staged(folder), "remove": sorted(remove), "manifest": after.dumps()}
     manifest.write_text(folder / _JOURNAL, json.dumps(journal))
-    _play(archive, folder)
+    _replay(archive, folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _play(archive: Path, folder: Path) -> None:
-    """Do what a journal says; what is done already does not matter."""
+def _replay(archive: Path, folder: Path) -> None:
+    """Do what a journal says; steps that are done already are skipped."""
     journal = json.loads((folder / _JOURNAL).read_text(encoding="utf-8"))
     for name in journal["remove"]:
         path = archive / name

@@ -1,15 +1,15 @@
-"""XCN-01 in Spark: versions of one bucket, vbucket, branch and seqno against each other.
+"""XCN-01 in Spark: do all versions of one bucket, vbucket, branch and seqno agree?
 
-The pattern of rules across connections: aggregate to what can be decided, fold to one row per root, and only then fetch
-the frames that prove it. A group is one seqno, so no bucket or connection is too large. What was decided is kept by
-stretches of seqnos, which add up to roots. Must not know how versions are found, nor which stretches are due.
+The pattern for rules across connections: aggregate to what can be decided, fold to one row per root, and only then
+fetch the frames that prove it. A group is one seqno, so no bucket or connection is too large. Results are kept by
+intervals of seqnos, which add up to roots; ``seqno_spans`` decides which intervals are compared.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from analysis.archive.document_versions import ATTRIBUTES, IDENTITY, PLACE, VERSION
+from analysis.archive.document_versions import ATTRIBUTES, IDENTITY, OBSERVATION, VERSION
 from analysis.check.findings import Finding, FrameRef, finding_id
 from analysis.rules.cross import RULES
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 RULE = next(rule for rule in RULES if rule.id == "XCN-01")
 
-#: Observations of one version, no two alike, that are looked at. Two that differ are among the first few: only what a
-#: message does not tell makes further ones, and of these there are not so many.
-_KINDS = 200
-_DIFFERS = " or ".join(f"min({name}) != max({name})" for name in ATTRIBUTES)
-#: One row per stretch; what is not null is compared, and what nothing else shows can't be compared.
-_COMPARED = f"""
+#: Distinct observations of one version that are read. Two that differ are among the first few: others come only from
+#: messages that lack an attribute, and there are not this many kinds of those.
+_MAX_OBSERVATIONS = 200
+_ATTRIBUTES_DIFFER = " or ".join(f"min({name}) != max({name})" for name in ATTRIBUTES)
+#: One row per interval. Attributes that are not null are compared; a version that is shown once can't be.
+_COMPARE_INTERVALS = f"""
 select bucket, vbucket, branch, chunk, min(by_seqno) as first_seqno, max(by_seqno) as last_seqno,
   count_if(seen > 1 and branch is not null) as checked,
   count_if(branch is null) as undecided,
@@ -33,36 +33,36 @@ select bucket, vbucket, branch, chunk, min(by_seqno) as first_seqno, max(by_seqn
   min(case when differs then by_seqno end) as first_violated,
   max(case when differs then by_seqno end) as last_violated
 from (
-  select {", ".join(VERSION)}, chunk, stretch, count(*) as seen,
-    branch is not null and coalesce({_DIFFERS}, false) as differs
-  from {{placed}} group by {", ".join(VERSION)}, chunk, stretch
-) group by bucket, vbucket, branch, chunk, stretch
+  select {", ".join(VERSION)}, chunk, interval_number, count(*) as seen,
+    branch is not null and coalesce({_ATTRIBUTES_DIFFER}, false) as differs
+  from {{versions}} group by {", ".join(VERSION)}, chunk, interval_number
+) group by bucket, vbucket, branch, chunk, interval_number
 """  # noqa: S608 - names of this program
 _ROOTS = """
 select bucket, vbucket, branch, sum(checked) as checked, sum(undecided) as undecided, sum(violated) as violated,
   min(first_violated) as first_seqno, max(last_violated) as last_seqno
 from {compared} group by bucket, vbucket, branch
 """
-#: Observations of the seqnos that prove something. However many connections show the same, the earliest one stands for
-#: them: the first that differs from an earlier one is the first of its kind, and so is the one that it differs from.
+#: Observations of the first and last violated seqno of a root. Of equal observations the earliest stands for all: the
+#: first that differs from an earlier one is the first of its kind, and so is the one that it differs from.
 _PROOF = f"""
 select * from (
-  select *, row_number() over (partition by {", ".join(VERSION)} order by place) as number from (
+  select *, row_number() over (partition by {", ".join(VERSION)} order by observation) as number from (
     select {", ".join(VERSION)}, {", ".join(ATTRIBUTES)}, violated, last_seqno,
-      min(struct({", ".join(PLACE)})) as place
+      min(struct({", ".join(OBSERVATION)})) as observation
     from (
       select /*+ broadcast(r) */ v.*, r.violated, r.last_seqno from {{versions}} v join {{roots}} r
         on v.bucket = r.bucket and v.vbucket = r.vbucket and v.branch = r.branch
         and v.by_seqno in (r.first_seqno, r.last_seqno)
     ) group by {", ".join(VERSION)}, {", ".join(ATTRIBUTES)}, violated, last_seqno
   )
-) where number <= {_KINDS}
+) where number <= {_MAX_OBSERVATIONS}
 """  # noqa: S608 - names of this program
 
 
-def compared(placed: DataFrame) -> DataFrame:
-    """Return one row per stretch; ``placed`` are versions with a ``chunk`` and the number of a ``stretch`` in it."""
-    return placed.sparkSession.sql(_COMPARED, placed=placed)
+def compare_intervals(versions: DataFrame) -> DataFrame:
+    """Return one row per interval; versions have a ``chunk`` and an ``interval_number`` in it."""
+    return versions.sparkSession.sql(_COMPARE_INTERVALS, versions=versions)
 
 
 def roots(compared: DataFrame) -> DataFrame:
@@ -71,11 +71,11 @@ def roots(compared: DataFrame) -> DataFrame:
 
 
 def findings(versions: DataFrame, broken: DataFrame) -> list[Finding]:
-    """Return a finding for each broken branch; ``broken`` are rows of :func:`roots`, as many as are wanted."""
+    """Return a finding for each violated branch; ``broken`` are rows of :func:`roots`."""
     shown = versions.sparkSession.sql(_PROOF, versions=versions, roots=broken)
     seen: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in shown.collect():
-        found = row.asDict() | row["place"].asDict()
+        found = row.asDict() | row["observation"].asDict()
         seen.setdefault(tuple(found[name] for name in VERSION[:3]), []).append(found)
     made = (_finding(rows) for rows in seen.values())
     return sorted(made, key=lambda finding: (finding.time_ns, finding.id))
@@ -83,49 +83,49 @@ def findings(versions: DataFrame, broken: DataFrame) -> list[Finding]:
 
 def _finding(rows: Sequence[Mapping[str, Any]]) -> Finding:
     first = min(row["by_seqno"] for row in rows)
-    what, guilty, other = _pair([row for row in rows if row["by_seqno"] == first])
+    what, later, earlier = _first_difference([row for row in rows if row["by_seqno"] == first])
     check = RULE.checks[0]
-    values: dict[str, Any] = {"by_seqno": first, "what": what, "vbucket_uuid": guilty["branch"]}
+    values: dict[str, Any] = {"by_seqno": first, "what": what, "vbucket_uuid": later["branch"]}
     for name in ("rev_seqno", "item_flags", "expiration", "durability_level"):
-        values |= {name: guilty[name], f"other_{name}": other[name]}
+        values |= {name: later[name], f"other_{name}": earlier[name]}
     facts = {name: int(values[name]) for name in check.facts if values[name] is not None}
-    spoken = {**dict.fromkeys(check.facts, 0), **facts, "other_connection": other["connection"]}
-    echoes = guilty["violated"] - 1
-    last = [row for row in rows if row["by_seqno"] == guilty["last_seqno"]]
+    spoken = {**dict.fromkeys(check.facts, 0), **facts, "other_connection": earlier["connection"]}
+    echoes = later["violated"] - 1
+    last = [row for row in rows if row["by_seqno"] == later["last_seqno"]]
     return Finding(
-        finding_id(RULE, check, guilty["connection"], guilty["direction"], guilty["start_offset"]),
+        finding_id(RULE, check, later["connection"], later["direction"], later["start_offset"]),
         RULE.id,
         RULE.severity,
         RULE.title,
-        guilty["connection"],
-        guilty["vbucket"],
+        later["connection"],
+        later["vbucket"],
         None,
-        (_frame("guilty", guilty), _frame("other", other)),
+        (_frame_ref("guilty", later), _frame_ref("other", earlier)),
         facts,
         check.sentence(cast("Mapping[str, int]", spoken)),
         check.name,
         echoes,
-        _frame("guilty", _pair(last)[1]) if echoes else None,
+        _frame_ref("guilty", _first_difference(last)[1]) if echoes else None,
     )
 
 
-def _pair(rows: Sequence[Mapping[str, Any]]) -> tuple[int, Mapping[str, Any], Mapping[str, Any]]:
+def _first_difference(rows: Sequence[Mapping[str, Any]]) -> tuple[int, Mapping[str, Any], Mapping[str, Any]]:
     """Return how two observations of one version differ, the later one, and the earliest that it differs from."""
-    first: dict[str, Mapping[str, Any]] = {}  #: by attribute, the earliest that tells it
-    for row in sorted(rows, key=_place):
-        told = [name for name in ATTRIBUTES if row[name] is not None]
-        others = [first[name] for name in told if name in first and first[name][name] != row[name]]
+    first: dict[str, Mapping[str, Any]] = {}  #: by attribute, the earliest that has it
+    for row in sorted(rows, key=_observation_order):
+        known = [name for name in ATTRIBUTES if row[name] is not None]
+        others = [first[name] for name in known if name in first and first[name][name] != row[name]]
         if others:
-            other = min(others, key=_place)
+            other = min(others, key=_observation_order)
             return next(_differences(row, other)), row, other
-        for name in told:
+        for name in known:
             first.setdefault(name, row)
     raise ValueError("observations that were found to differ do not")
 
 
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what orders observations."""
-    return tuple(row[name] for name in PLACE)
+def _observation_order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the sort key of an observation."""
+    return tuple(row[name] for name in OBSERVATION)
 
 
 def _differences(one: Mapping[str, Any], another: Mapping[str, Any]) -> Iterator[int]:
@@ -135,5 +135,5 @@ def _differences(one: Mapping[str, Any], another: Mapping[str, Any]) -> Iterator
                 yield what
 
 
-def _frame(role: str, row: Mapping[str, Any]) -> FrameRef:
+def _frame_ref(role: str, row: Mapping[str, Any]) -> FrameRef:
     return FrameRef(role, row["frame"], row["capture"], row["packet_first"], row["packet_last"], row["time_ns"])

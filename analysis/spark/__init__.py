@@ -1,1 +1,1 @@
-"""Spark: its session, the data source, and captures on any storage."""
+"""Spark: sessions, the data source ``upr``, captures on any storage; ``split`` reads one run with many tasks."""

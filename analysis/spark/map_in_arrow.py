@@ -1,8 +1,8 @@
-"""``mapInArrow`` where there is no pandas: record batches of a partition in, record batches out.
+"""``mapInArrow`` without pandas: a function over the record batches of a partition.
 
-Knows one habit of PySpark; must not know what the batches are. PySpark asks for pandas before it makes any function
-over Arrow data, although those over record batches never use it, neither in the driver nor in the workers. Where pandas
-is installed its own method is called; where it is not, the same steps are taken without that question.
+PySpark requires pandas for every function over Arrow data, although those over record batches never use it, neither in
+the driver nor in the workers. With pandas installed PySpark's own method is called; without it, the same steps are
+taken without the check.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def map_in_arrow(frame: DataFrame, function: BatchFunction, schema: StructType) 
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Return a schema in Spark's types."""
+    """Return an Arrow schema in Spark's types."""
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - needs no pandas in spite of its name
 
     return from_arrow_schema(schema)

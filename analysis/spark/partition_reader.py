@@ -1,9 +1,9 @@
-"""One task's share of a capture that several tasks read: the frames of some connections, as the whole reading has them.
+"""The frames of one partition of a capture's connections, for captures that several tasks of the data source read.
 
-Knows how connections are dealt out; must not know Spark. Tasks of a data source can't hand anything to each other, so
-every one of them reads the capture from its beginning to its end and finds all frames; but only those of its own share
-become rows, and rows are what costs: beside them, finding frames is quick. As every task sees everything, the numbers
-of frames, fragments of IP datagrams and limits that connections share are those of a single reading.
+Knows how connections are partitioned. Tasks of a data source can't hand data to each other, so every task reads the
+capture from beginning to end and finds all frames, but makes rows only of its partition. Making rows is most of the
+cost. As every task sees all packets, frame numbers, IP fragments and limits that connections share are those of a
+single reading.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark.segment_rows import conversation_key, partition_of
+from analysis.spark.partitioning import conversation_key, partition_of
 from dissector.frames.batch_builder import batch_of
 from dissector.frames.reader import FrameReader
 from dissector.tcp.frame_table import FrameTable
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from dissector.capture import Input
     from dissector.options import ReadOptions
 
-#: Columns of a table with one entry per frame.
+#: Attributes of a table with one entry per frame.
 _ARRAYS = tuple(field.name for field in fields(FrameTable) if field.name not in ("stream", "connections", "rank"))
 
 
 class PartitionReader(FrameReader):
-    """Captures to record batches of the frames of one share."""
+    """Captures to record batches of the frames of one partition."""
 
-    def __init__(self, inputs: Sequence[Input], options: ReadOptions, share: int, shares: int) -> None:
+    def __init__(self, inputs: Sequence[Input], options: ReadOptions, partition: int, partitions: int) -> None:
         super().__init__(inputs, options)
-        self._share = share
-        self._shares = shares
+        self._partition = partition
+        self._partitions = partitions
 
     def _batches(self, table: FrameTable) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         first = self.report.frames + 1
@@ -45,7 +45,7 @@ class PartitionReader(FrameReader):
         mine = np.array([self._is_mine(connection.key) for connection in table.connections], np.bool_)
         chosen = np.flatnonzero(mine[table.connection])
         if len(chosen):
-            part = _only(table, chosen)
+            part = _select_frames(table, chosen)
             batch = batch_of(part, 1, self._captures, self.options)
             if "frame" in batch.schema.names:
                 place = batch.schema.get_field_index("frame")
@@ -53,10 +53,10 @@ class PartitionReader(FrameReader):
             yield batch, part
 
     def _is_mine(self, key: bytes) -> bool:
-        return partition_of(conversation_key(key)[0], self._shares) == self._share
+        return partition_of(conversation_key(key)[0], self._partitions) == self._partition
 
 
-def _only(table: FrameTable, chosen: NDArray[np.int64]) -> FrameTable:
+def _select_frames(table: FrameTable, chosen: NDArray[np.int64]) -> FrameTable:
     """Return some frames of a table."""
     part = replace(table, **{name: getattr(table, name)[chosen] for name in _ARRAYS})
     rank = np.empty(len(chosen), np.int64)

@@ -1,7 +1,7 @@
-"""How an archive is to be read: the options of the data source and of the archive reader, checked.
+"""Options of the data source and of ``split.read_frames``, checked.
 
-Knows names and values of options; must not know Spark. Names come as users write them (``splitBytes``) or as Spark
-hands them on (``splitbytes``).
+Knows names and values of options. Names come as users write them (``splitBytes``) or as Spark passes them on
+(``splitbytes``).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES = 128 << 20
 _SMALLEST_SPLIT_BYTES = 1 << 10
-_TRUTH = {"true": True, "false": False, "1": True, "0": False}
-#: Spark's own, and those that hold what is to be read.
-_NOT_OURS = frozenset({"path", "paths", "header"})
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+#: Options of Spark itself, and the paths.
+_SPARK_OPTIONS = frozenset({"path", "paths", "header"})
 _NAMES = ("values", "ports", "dialect", "splitBytes", "mode")
 
 
 class Mode(StrEnum):
-    """What becomes of a file that is no capture."""
+    """What to do with a file that is no capture."""
 
     PERMISSIVE = "permissive"  #: it is left out, and reported
     FAILFAST = "failfast"  #: reading fails
@@ -41,24 +41,24 @@ class SourceOptions:
     """Keep values in the rows."""
     ports: Ports = field(default=DEFAULT_PORTS)
     dialect: Dialect | None = None
-    """Taken for granted on every connection."""
+    """Assumed on every connection."""
     split_bytes: int = SPLIT_BYTES
     """Larger files are read by several tasks."""
     mode: Mode = Mode.PERMISSIVE
 
     @classmethod
     def of(cls, options: Mapping[str, str], others: tuple[str, ...] = ()) -> SourceOptions:
-        """Read options as Spark hands them on; raises UsageError for one that makes no sense.
+        """Parse options as Spark passes them on; raises UsageError for an invalid one.
 
-        ``others`` are names of options that somebody else reads.
+        ``others`` are names of options that the caller reads itself.
         """
         given = {name.lower(): str(value) for name, value in options.items()}
         names = (*_NAMES, *others)
-        unknown = sorted(given.keys() - {name.lower() for name in names} - _NOT_OURS)
+        unknown = sorted(given.keys() - {name.lower() for name in names} - _SPARK_OPTIONS)
         if unknown:
             raise UsageError(f"option {unknown[0]}: not known; there are {', '.join(names)}")
         return cls(
-            values=truth("values", given.get("values", "false")),
+            values=parse_bool("values", given.get("values", "false")),
             ports=ports_of(given.get("ports", "")),
             dialect=_dialect(given["dialect"]) if "dialect" in given else None,
             split_bytes=_split_bytes(given.get("splitbytes", str(SPLIT_BYTES))),
@@ -67,19 +67,19 @@ class SourceOptions:
 
     @property
     def options(self) -> ReadOptions:
-        """Return what the engine takes."""
+        """Return the options of the frame reader."""
         return ReadOptions(values=self.values, ports=self.ports, dialect=self.dialect)
 
 
-def truth(name: str, text: str) -> bool:
-    """Read an option that is true or false."""
-    if text.lower() not in _TRUTH:
+def parse_bool(name: str, text: str) -> bool:
+    """Parse an option that is true or false."""
+    if text.lower() not in _BOOLEANS:
         raise UsageError(f"option {name}={text}: expected true or false")
-    return _TRUTH[text.lower()]
+    return _BOOLEANS[text.lower()]
 
 
 def ports_of(text: str) -> Ports:
-    """Read ports as ``11210,9999=dcp``: numbers that are memcached, and numbers with a dialect, auto or none."""
+    """Parse ports such as ``11210,9999=dcp``: numbers that are memcached, and numbers with a dialect, auto or none."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     return Ports.parse([word for word in words if "=" not in word], [word for word in words if "=" in word])
 

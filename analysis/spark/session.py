@@ -1,7 +1,7 @@
-"""Spark sessions that know captures: sensible settings, a Java that works, and the data source registered.
+"""Spark sessions for reading captures: settings, a Java that works, and the data source registered.
 
-Knows settings; must not know what is read with a session. Whatever already runs is used as it is: the session of a
-notebook, of ``spark-submit`` or of a Spark Connect server keeps its own settings.
+Knows settings. A session that is already running is used as it is: that of a notebook, of ``spark-submit`` or of a
+Spark Connect server keeps its own settings.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
-    # Frames that Spark writes as Parquet: with so many columns, pages of few rows and lists of distinct values of what
-    # hardly repeats are a quarter of what writing costs.
+    # Frames that Spark writes as Parquet: with so many columns, pages of few rows and dictionaries of columns that
+    # hardly repeat are a quarter of the cost of writing.
     "spark.hadoop.parquet.page.row.count.limit": "1000000",
     **{f"spark.hadoop.parquet.enable.dictionary#{column}": "false" for column in sorted(DISTINCT)},
 }
-#: Frames come into the JVM as Arrow batches, of which it checks every bound of every value: a tenth of what the data
-#: source takes. The batches are made by pyarrow, whose offsets are right. Only where the driver's JVM does the work:
-#: the options of a cluster's executors are its administrator's.
-_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
-#: On one machine nobody else needs to reach Spark, and its name may not resolve.
+#: Frames reach the JVM as Arrow batches, and it checks the bounds of every value: a tenth of the data source's time.
+#: The batches are made by pyarrow, whose offsets are right. Set only where the driver's JVM does the work: the options
+#: of a cluster's executors are its administrator's.
+_UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true"
+#: On one machine Spark need not be reachable from others, and the host's name may not resolve.
 _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -47,11 +47,11 @@ _LOCAL_SETTINGS = {
 def spark_session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, app: str = "uprscope", log_level: str = "ERROR"
 ) -> SparkSession:
-    """Return a session with the data source ``upr``: the one that runs, or a new one.
+    """Return a session with the data source ``upr``: the running one, or a new one.
 
-    ``master`` is what Spark calls so (``local[4]``, ``spark://...``, ``yarn``), or the address of a Spark Connect
-    server (``sc://...``). Under ``spark-submit`` the master is the one given there. ``log_level`` is from where on a
-    Spark that is started here writes to stderr, unless the setting ``spark.log.level`` says so.
+    ``master`` is Spark's master (``local[4]``, ``spark://...``, ``yarn``), or the address of a Spark Connect server
+    (``sc://...``). Under ``spark-submit`` the master is the one given there. ``log_level`` is the lowest level that a
+    Spark started here logs to stderr, unless the setting ``spark.log.level`` is given.
     """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional dependency
@@ -64,10 +64,10 @@ def spark_session(
     elif not _running(SparkSession):
         use_java()
         builder = builder.master(master)
-        settings |= log4j.settings(settings, log_level)
+        settings |= log4j.log_settings(settings, log_level)
         if master.startswith("local"):
-            if log4j.OPTIONS not in (conf or {}):
-                settings[log4j.OPTIONS] = f"{settings.get(log4j.OPTIONS, '')} {_UNCHECKED}".strip()
+            if log4j.JAVA_OPTIONS not in (conf or {}):
+                settings[log4j.JAVA_OPTIONS] = f"{settings.get(log4j.JAVA_OPTIONS, '')} {_UNCHECKED_ARROW}".strip()
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             settings = {**_LOCAL_SETTINGS, **settings}
@@ -77,7 +77,7 @@ def spark_session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make ``spark.read.format("upr")`` known to a session."""
+    """Register the data source with a session: ``spark.read.format("upr")``."""
     from analysis.spark.datasource import UprDataSource  # noqa: PLC0415 - asks for pyspark
 
     spark.dataSource.register(UprDataSource)
@@ -85,5 +85,5 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def _running(sessions: type[SparkSession]) -> bool:
-    """Tell whether there is a session, or spark-submit has started what one needs."""
+    """Tell whether a session is active, or spark-submit has started a JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or sessions.getActiveSession() is not None

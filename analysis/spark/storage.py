@@ -1,8 +1,7 @@
-"""Where captures are kept: local paths, and addresses of whatever pyarrow's file systems open (s3, gs, hdfs, ...).
+"""Where captures are stored: local paths, and URIs of what pyarrow's file systems open (s3, gs, hdfs, ...).
 
-Knows names, patterns and how to open a file for reading; must not know what is in one. Nothing here reads ahead or
-keeps a file in memory: what is opened is read in the order and amounts that a reader asks for. Users and passwords that
-an address may hold are in no name and no message.
+Knows names, patterns and how to open a file for reading. A file is read in the order and amounts that its reader asks
+for: nothing is read ahead or kept in memory. Users and passwords in a URI are in no name and no message.
 """
 
 from __future__ import annotations
@@ -26,131 +25,131 @@ from dissector.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Names that Hadoop has for what pyarrow calls otherwise.
+#: Schemes of Hadoop, and pyarrow's names for them.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-_PATTERN = "*?["
+_WILDCARDS = "*?["
 _SECOND_NS = 1_000_000_000
-_LOOKS_AT_ONCE = 16
+_STATS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A file that can be opened, here and on any machine that reaches it."""
+    """A file that can be opened on any machine that reaches it."""
 
     name: str
-    """What the user calls it."""
+    """The user's name for it."""
     system: str = ""
-    """Address of the file system, with its options; empty: a local path."""
+    """URI of the file system, with its options; empty: a local path."""
     path: str = ""
     """Path in the file system."""
 
     def open(self) -> Any:
-        """Open for reading from any place."""
+        """Open for reading, with seek."""
         if not self.system:
             return Input.of(self.path).open()
         try:
-            return _system(self.system).open_input_file(self.path)
+            return _file_system(self.system).open_input_file(self.path)
         except OSError as error:
             raise unusable(self.name, error) from error
 
     def size(self) -> int:
-        """Return how many bytes there are."""
+        """Return how many bytes the file has."""
         with self.open() as file:
             return int(file.seek(0, 2))
 
-    def look(self) -> StoredFile | None:
-        """Ask the file system what it has there; None: no file."""
+    def stat(self) -> StoredFile | None:
+        """Ask the file system about the file; None: there is no file."""
         if not self.system:
-            return _listed(self)
+            return _stat_local(self)
         try:
-            info = _system(self.system).get_file_info(self.path)
+            info = _file_system(self.system).get_file_info(self.path)
         except OSError as error:
             raise unusable(self.name, error) from error
-        return _described(self, info) if info.type == fs.FileType.File else None
+        return _stored_file(self, info) if info.type == fs.FileType.File else None
 
-    def input(self, *, settled: bool = True) -> Input:
-        """Return what the readers of this package take; ``settled``: files are in the order of their packets."""
-        return RemoteFile(self.name, None, self, settled)
+    def input(self, *, ordered: bool = True) -> Input:
+        """Return an input for the readers; ``ordered``: the inputs are in the order of their packets already."""
+        return RemoteFile(self.name, None, self, ordered)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as its file system describes it, without a look into it."""
+    """A file as its file system describes it, without opening it."""
 
     address: Location
     size: int
     mtime_ns: int
-    """Of a file elsewhere to the second: lists and single answers differ in what is below."""
-    within: bool = False
-    """Found in a directory: neither named nor matched itself."""
+    """Of a remote file to the second: listings and single answers differ below that."""
+    from_directory: bool = False
+    """Found by listing a directory: neither named nor matched by a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile(Input):
-    """An input that an address opens. It can be read more than once."""
+    """An input that is opened through a Location. It can be read more than once."""
 
     address: Location
-    settled: bool = True
+    ordered: bool = True
 
     @property
     def once(self) -> bool:
-        """Tell readers whether to take it as it comes, instead of a look at when it begins."""
-        return self.settled
+        """Tell readers not to open it in advance to see when it begins."""
+        return self.ordered
 
     def open(self) -> Any:
         """Open for reading."""
         return self.address.open()
 
 
-def find(names: Sequence[str]) -> list[Location]:
-    """Return the files that paths, directories, patterns and addresses stand for, without duplicates, in order."""
+def find_files(names: Sequence[str]) -> list[Location]:
+    """Return the files that paths, directories, patterns and URIs stand for, without duplicates, in order."""
     found: dict[tuple[str, str], Location] = {}
     for name in names:
-        path = local_name(name)
-        for each in _local(path) if path is not None else (one.address for one in remote(name)):
+        path = local_path(name)
+        for each in _local_files(path) if path is not None else (one.address for one in remote_files(name)):
             found.setdefault((each.system, each.path), each)
     return list(found.values())
 
 
-def sizes(addresses: Sequence[Location]) -> list[int]:
-    """Return how large files are; 0 for what is not there, or no file: who reads it will say so."""
-    # Answers of a file system elsewhere take their time, and it has many of them at once.
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-        looked = pool.map(Location.look, addresses)
+def file_sizes(addresses: Sequence[Location]) -> list[int]:
+    """Return the sizes of files; 0 for what is not there or no file: its reader will report it."""
+    # Remote file systems answer slowly, but many requests at once.
+    with ThreadPoolExecutor(_STATS_AT_ONCE) as pool:
+        looked = pool.map(Location.stat, addresses)
         return [0 if each is None else each.size for each in looked]
 
 
-def local_name(name: str) -> str | None:
-    """Return the path that a name or an address of this machine stands for; None: it is elsewhere."""
+def local_path(name: str) -> str | None:
+    """Return the local path that a name or URI stands for; None: it is remote."""
     scheme, separator, rest = name.partition("://")
     if not separator:
         return name
     return f"/{unquote(rest.partition('/')[2])}" if scheme == "file" else None
 
 
-def shown(name: str) -> str:
-    """Return an address as it may be shown."""
+def display_name(name: str) -> str:
+    """Return a URI without user, password and query, as it may be shown."""
     scheme, separator, rest = name.partition("://")
     host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{_host(host)}{slash}{path.partition('?')[0]}" if separator else name
+    return f"{scheme}{separator}{_host_without_user(host)}{slash}{path.partition('?')[0]}" if separator else name
 
 
-def usual(address: Location) -> Location:
-    """Return an address under the name that it has whoever spells it: s3a and s3 are the same."""
+def canonical(address: Location) -> Location:
+    """Return a location with pyarrow's scheme in its name: s3a and s3 are the same."""
     scheme, separator, rest = address.name.partition("://")
     return replace(address, name=f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}")
 
 
-def beside(name: str, known: Location | None) -> Location:
-    """Return the address of a file by its name, on the file system of another one, or on what its name tells."""
+def location_beside(name: str, known: Location | None) -> Location:
+    """Return the location of a file by its name, on the file system of ``known``, or on the one that the name tells."""
     scheme, _, rest = name.partition("://")
     host, _, path = rest.partition("/")
     system = known.system if known is not None else f"{scheme}://{host}/"
-    return Location(name, system, _joined(_opened(system)[1], path))
+    return Location(name, system, _path_below(_open_file_system(system)[1], path))
 
 
-def _local(name: str) -> list[Location]:
-    # What exists under the very name is no pattern.
+def _local_files(name: str) -> list[Location]:
+    # An existing name is no pattern, even with wildcards in it.
     names = [name] if os.path.lexists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - as inputs.py
     if not names:
         raise InputError(f"{name}: no such file, or no file matches")
@@ -168,7 +167,7 @@ def _files_below(name: str) -> list[str]:
     return found
 
 
-def _listed(address: Location) -> StoredFile | None:
+def _stat_local(address: Location) -> StoredFile | None:
     try:
         status = Path(address.path).stat()
     except OSError:
@@ -176,45 +175,47 @@ def _listed(address: Location) -> StoredFile | None:
     return StoredFile(address, status.st_size, status.st_mtime_ns)
 
 
-def remote(name: str) -> list[StoredFile]:
-    """Return the files elsewhere that an address, a directory or a pattern stands for."""
+def remote_files(name: str) -> list[StoredFile]:
+    """Return the remote files that a URI, a directory or a pattern stands for."""
     parts = urlsplit(name, allow_fragments=False)
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)
-    # Only a query that sets options is one: "?" is a pattern's sign too.
+    # "?" is a wildcard too: only what sets an option is a query.
     is_query = "=" in parts.query
     path = unquote(parts.path if is_query or not parts.query else f"{parts.path}?{parts.query}")
     system = f"{scheme}://{parts.netloc}/" + (f"?{parts.query}" if is_query else "")
-    opened, root = _opened(system)
-    place = f"{parts.scheme}://{_host(parts.netloc)}"
+    opened, root = _open_file_system(system)
+    place = f"{parts.scheme}://{_host_without_user(parts.netloc)}"
     hidden = len(root.rstrip("/")) if root.strip("/") else 0
     try:
-        infos, within = _infos(opened, _joined(root, path))
+        infos, from_directory = _matching_infos(opened, _path_below(root, path))
     except OSError as error:
         raise unusable(place + path, error) from error
     if not infos:
         raise InputError(f"{place}{path}: no such file, or no file matches")
-    return [_described(Location(place + info.path[hidden:], system, info.path), info, within) for info in infos]
+    return [
+        _stored_file(Location(place + info.path[hidden:], system, info.path), info, from_directory) for info in infos
+    ]
 
 
-def _joined(root: str, path: str) -> str:
-    """Return a path as the file system has it: with a bucket before it, or without."""
+def _path_below(root: str, path: str) -> str:
+    """Return a path as the file system has it: after the bucket, or absolute."""
     return f"{root.rstrip('/')}/{path.lstrip('/')}" if root.strip("/") else f"/{path.lstrip('/')}"
 
 
-def _described(address: Location, info: Any, within: bool = False) -> StoredFile:
-    return StoredFile(address, int(info.size or 0), (info.mtime_ns or 0) // _SECOND_NS * _SECOND_NS, within)
+def _stored_file(address: Location, info: Any, from_directory: bool = False) -> StoredFile:
+    return StoredFile(address, int(info.size or 0), (info.mtime_ns or 0) // _SECOND_NS * _SECOND_NS, from_directory)
 
 
-def _infos(system: Any, base: str) -> tuple[list[Any], bool]:
-    """Return the files that a path or a pattern stands for, and whether it is for directories that they are in."""
-    if not any(sign in base for sign in _PATTERN):
+def _matching_infos(system: Any, base: str) -> tuple[list[Any], bool]:
+    """Return the files that a path or a pattern stands for, and whether they were found in directories."""
+    if not any(sign in base for sign in _WILDCARDS):
         info = system.get_file_info(base)
         if info.type == fs.FileType.File:
             return [info], False
-        return (_below(system, base) if info.type == fs.FileType.Directory else []), True
-    # The part before the first sign bounds what has to be listed.
-    fixed = base[: min(base.find(sign) for sign in _PATTERN if sign in base)].rpartition("/")[0]
-    listed = _below(system, fixed)
+        return (_infos_below(system, base) if info.type == fs.FileType.Directory else []), True
+    # Only what is below the part before the first wildcard has to be listed.
+    fixed = base[: min(base.find(sign) for sign in _WILDCARDS if sign in base)].rpartition("/")[0]
+    listed = _infos_below(system, fixed)
     depth = base.count("/")
     if base.endswith("/"):
         deep = ((info, info.path.split("/")) for info in listed if info.path.count("/") >= depth)
@@ -224,26 +225,28 @@ def _infos(system: Any, base: str) -> tuple[list[Any], bool]:
     return [info for info in chosen if anywhere or info.path.count("/") == depth], False
 
 
-def _below(system: Any, base: str) -> list[Any]:
+def _infos_below(system: Any, base: str) -> list[Any]:
     infos = system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
     return sorted((info for info in infos if info.type == fs.FileType.File), key=lambda info: str(info.path))
 
 
-def _opened(system: str) -> tuple[Any, str]:
+def _open_file_system(system: str) -> tuple[Any, str]:
     try:
         opened, root = fs.FileSystem.from_uri(system)
     except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         parts = urlsplit(system)
-        # The one for HDFS lists all places where it has looked for a library.
-        said = str(error).partition("\n")[0].replace(parts.netloc, _host(parts.netloc))
-        raise InputError(f"{parts.scheme}://{_host(parts.netloc)}: no file system opens this: {said}") from error
+        # The error of HDFS lists all paths where it looked for a library: keep its first line.
+        reason = str(error).partition("\n")[0].replace(parts.netloc, _host_without_user(parts.netloc))
+        raise InputError(
+            f"{parts.scheme}://{_host_without_user(parts.netloc)}: no file system opens this: {reason}"
+        ) from error
     return opened, root
 
 
-def _host(netloc: str) -> str:
-    """Return the part of an address that may be shown: no user, no password."""
+def _host_without_user(netloc: str) -> str:
+    """Return the host of a URI without user and password."""
     return netloc.rpartition("@")[2]
 
 
-def _system(system: str) -> Any:
-    return _opened(system)[0]
+def _file_system(system: str) -> Any:
+    return _open_file_system(system)[0]

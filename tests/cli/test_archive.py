@@ -98,10 +98,10 @@ def test_what_python_raised_in_a_task_is_what_counts() -> None:
         "During handling:\n\nTraceback (most recent call last):\n  File x\n    z\n"
         "dissector.errors.InputError: s3://b/c: no way\n  more\n"
     )
-    assert log4j.reason(RuntimeError(told)) == "s3://b/c: no way"
-    assert log4j.reason(RuntimeError("first line\n at x\n at y")) == "first line"
-    assert log4j.reason(RuntimeError("")) == "RuntimeError"
-    assert log4j.reason(RuntimeError("[JAVA_GATEWAY_EXITED] x"), b"\nwhy not\nat x\n") == "why not"
+    assert log4j.failure_reason(RuntimeError(told)) == "s3://b/c: no way"
+    assert log4j.failure_reason(RuntimeError("first line\n at x\n at y")) == "first line"
+    assert log4j.failure_reason(RuntimeError("")) == "RuntimeError"
+    assert log4j.failure_reason(RuntimeError("[JAVA_GATEWAY_EXITED] x"), b"\nwhy not\nat x\n") == "why not"
 
 
 def test_every_java_gets_a_stand_in_that_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +123,14 @@ def test_every_java_gets_a_stand_in_that_keeps_its_files(tmp_path: Path, monkeyp
 
 def test_a_log_of_the_users_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    option = log4j.settings({"spark.log.level": "INFO"}, "OFF")["spark.driver.defaultJavaOptions"]
+    option = log4j.log_settings({"spark.log.level": "INFO"}, "OFF")["spark.driver.defaultJavaOptions"]
     file = Path(option.partition("file://")[2])
     assert "rootLogger.level = info" in file.read_text()
-    assert log4j.settings({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=x"}, "OFF") == {}
-    assert log4j.settings({"spark.driver.defaultJavaOptions": "-Dx"}, "OFF") == {}
+    assert log4j.log_settings({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=x"}, "OFF") == {}
+    assert log4j.log_settings({"spark.driver.defaultJavaOptions": "-Dx"}, "OFF") == {}
     (tmp_path / "log4j2.properties").touch()
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert log4j.settings({}, "OFF") == {}
+    assert log4j.log_settings({}, "OFF") == {}
 
 
 @pytest.mark.parametrize("when", ["while Spark starts", "in a job"])
@@ -149,7 +149,7 @@ def test_an_interruption_ends_it_quietly(tmp_path: Path, when: str) -> None:
             while not children.read_text().strip() and process.poll() is None:
                 time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        # Java, and the workers, have these pipes too: that they end shows that nobody is left behind.
+        # Java and the workers have these pipes too: they end only when no process is left.
         said, complained = process.communicate(timeout=120)
     finally:
         process.kill()
@@ -164,7 +164,7 @@ def test_an_interruption_is_put_off_until_the_end() -> None:
     before = signal.getsignal(signal.SIGINT)
 
     def block() -> None:
-        with interrupts.put_off():
+        with interrupts.delay_interrupt():
             os.kill(os.getpid(), signal.SIGINT)
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # as others do in the meantime
             reached.append(True)
@@ -178,14 +178,14 @@ def test_an_interruption_is_put_off_until_the_end() -> None:
 def test_who_ignores_interruptions_goes_on_doing_so() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with interrupts.put_off():
+        with interrupts.delay_interrupt():
             os.kill(os.getpid(), signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def test_what_java_fails_to_answer_behind_an_interruption_is_the_interruption() -> None:
+def test_what_java_fails_to_answer_after_an_interruption_is_the_interruption() -> None:
     try:
         try:
             raise KeyboardInterrupt
@@ -193,5 +193,5 @@ def test_what_java_fails_to_answer_behind_an_interruption_is_the_interruption() 
             raise OSError("no answer")  # what a clean-up comes across
     except OSError as error:
         found = error
-    assert interrupts.behind(found)
-    assert not interrupts.behind(OSError("no answer"))
+    assert interrupts.caused_by_interrupt(found)
+    assert not interrupts.caused_by_interrupt(OSError("no answer"))

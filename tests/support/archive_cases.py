@@ -31,13 +31,13 @@ def read(path: Path) -> list[pa.RecordBatch]:
     return list(FrameReader([Input(str(path), path)], ReadOptions(inspect=True, chunk_bytes=1 << 18)))
 
 
-def write_capture(path: Path, talks: Sequence[Conversation], port: int = 0) -> Path:
+def write_capture(path: Path, conversations: Sequence[Conversation], port: int = 0) -> Path:
     """Write conversations as a capture; ``port`` is added to the clients', which makes other connections of them."""
-    size_all_buffer_acks(talks)
-    for talk in talks:
-        talk.client_port += port
+    size_all_buffer_acks(conversations)
+    for conversation in conversations:
+        conversation.client_port += port
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(captured(talks))
+    path.write_bytes(captured(conversations))
     return path
 
 

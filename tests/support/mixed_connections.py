@@ -1,7 +1,7 @@
-"""Mixes of connections that cross pieces: long enough to be followed from the middle on, with all that goes wrong.
+"""Mixes of connections that cross splits: long enough to be followed from the middle on, with all that goes wrong.
 
 Made from a number each, with :mod:`random`: hypothesis would take longer to draw them than they take to decode. All
-kinds of traffic that a decoder may meet on these ports go on at once: streams of every dialect, greetings that change
+kinds of traffic that a decoder may meet on these ports go on at once: streams of every dialect, HELLOs that change
 what keys look like, key-value clients, other protocols, and ports that are used again.
 """
 
@@ -49,41 +49,41 @@ def conversation(random: Random, port: int) -> list[Wire]:
         ports=(port, random.choice(_PORTS)),
         isns=(random.choice([1_000, 2**32 - 700, random.randrange(2**32)]), random.choice([5_000_000, 2**32 - 5_000])),
     )
-    talk = Conversation(ends)
+    sender = Conversation(ends)
     if random.random() < 0.7:
-        talk.open()
+        sender.open()
     kind = random.choice(KINDS)
     mss = random.choice([60, 300, 700, 1448])
     rounds = random.randint(2, 25)
     for number in range(rounds):
-        _say(random, talk, kind, number, mss)
+        _say(random, sender, kind, number, mss)
         if random.random() < 0.3:
             side = random.choice([CLIENT, SERVER])
-            acked = len(talk.streams[1 - side])
-            talk.packets.append(Wire(ends, side, len(talk.streams[side]), acked=acked))
+            acked = len(sender.streams[1 - side])
+            sender.packets.append(Wire(ends, side, len(sender.streams[side]), acked=acked))
     if random.random() < 0.5:
-        talk.close(random.choice([CLIENT, SERVER]), random.choice([FIN, RST]))
-    wires = talk.packets[random.choice([0, 0, 0, random.randrange(10)]) :]
-    return _troubled(random, wires, talk) if random.random() < 0.6 else list(wires)
+        sender.close(random.choice([CLIENT, SERVER]), random.choice([FIN, RST]))
+    wires = sender.packets[random.choice([0, 0, 0, random.randrange(10)]) :]
+    return _troubled(random, wires, sender) if random.random() < 0.6 else list(wires)
 
 
-def _say(random: Random, talk: Conversation, kind: str, number: int, mss: int) -> None:
+def _say(random: Random, sender: Conversation, kind: str, number: int, mss: int) -> None:
     """Send something."""
     if kind == "other":
         text = b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number + bytes(random.choices(range(256), k=200))
-        talk.send(random.choice([CLIENT, SERVER]), Message(text), mss=mss)
+        sender.send(random.choice([CLIENT, SERVER]), Message(text), mss=mss)
         return
     if random.random() < (0.3 if number == 0 else 0.06):
         features = struct.pack(">HH", 3, _COLLECTIONS if random.random() < 0.6 else 4)
-        talk.send(CLIENT, request(_HELLO, key=b"agent", value=features, opaque=number), mss=mss)
-        talk.send(SERVER, response(_HELLO, value=features, opaque=number), mss=mss)
+        sender.send(CLIENT, request(_HELLO, key=b"agent", value=features, opaque=number), mss=mss)
+        sender.send(SERVER, response(_HELLO, value=features, opaque=number), mss=mss)
     if kind == "key-value":
-        _store(random, talk, number, mss)
+        _store(random, sender, number, mss)
         return
     if number == 0:
-        talk.send(CLIENT, request(0x50, struct.pack(">II", 0, 1), b"name", opaque=1), mss=mss)
+        sender.send(CLIENT, request(0x50, struct.pack(">II", 0, 1), b"name", opaque=1), mss=mss)
     if random.random() < 0.2:
-        talk.send(SERVER, stream_answer(7), mss=mss)
+        sender.send(SERVER, stream_answer(7), mss=mss)
     count = random.randint(1, 8)
     messages = []
     if kind == "stream" and random.random() < 0.6:
@@ -93,25 +93,25 @@ def _say(random: Random, talk: Conversation, kind: str, number: int, mss: int) -
     for _ in range(count):
         value = random.choice([b"", b"v" * 40, b"v" * 400, bytes(range(256)) * 3, noop(1).data * 5, b"w" * 3000])
         messages.append(mutation(3, 7, number, random.choice([b"key%d", b"\x08key%d", b"\x80key%d"]) % number, value))
-    talk.send(SERVER, *messages, mss=mss)
+    sender.send(SERVER, *messages, mss=mss)
     if random.random() < 0.4:
-        talk.send(CLIENT, counted(0x5D, struct.pack(">I", 400), opaque=9) if random.random() < 0.5 else noop(11))
+        sender.send(CLIENT, counted(0x5D, struct.pack(">I", 400), opaque=9) if random.random() < 0.5 else noop(11))
 
 
-def _store(random: Random, talk: Conversation, number: int, mss: int) -> None:
+def _store(random: Random, sender: Conversation, number: int, mss: int) -> None:
     """Do what key-value clients do; the draft has the same opcodes."""
     opcode = random.choice([0x01, 0x01, 0x02, 0x04, 0x00])
     extras = bytes(8) if opcode in (1, 2) else b""
     asked = request(opcode, extras, b"key%d" % number, b"v" * 50 if opcode in (1, 2) else b"", opaque=number, vbucket=3)
     told = response(opcode, value=b"v" * 90 if opcode == 0 else b"", extras=bytes(4) if opcode == 0 else b"")
-    talk.send(CLIENT, asked, mss=mss)
-    talk.send(SERVER, told, mss=mss)
+    sender.send(CLIENT, asked, mss=mss)
+    sender.send(SERVER, told, mss=mss)
     if random.random() < 0.03:
-        talk.send(CLIENT, request(0x02, b"", opaque=number, vbucket=3), mss=mss)
-        talk.send(SERVER, request(0x04, b"", b"draft", opaque=number), mss=mss)
+        sender.send(CLIENT, request(0x02, b"", opaque=number, vbucket=3), mss=mss)
+        sender.send(SERVER, request(0x04, b"", b"draft", opaque=number), mss=mss)
 
 
-def _troubled(random: Random, wires: Sequence[Wire], talk: Conversation) -> list[Wire]:
+def _troubled(random: Random, wires: Sequence[Wire], sender: Conversation) -> list[Wire]:
     made = list(wires)
     for _ in range(random.randint(1, 4)):
         if len(made) < 2:
@@ -128,7 +128,9 @@ def _troubled(random: Random, wires: Sequence[Wire], talk: Conversation) -> list
             made = duplicate(made, index, to)
         elif trouble == "wide" and wire.data:
             flip = random.choice([0, 0, 1])
-            made = widen(made, index, bytes(talk.streams[wire.side]), random.randrange(90), random.randrange(90), flip)
+            made = widen(
+                made, index, bytes(sender.streams[wire.side]), random.randrange(90), random.randrange(90), flip
+            )
         elif trouble == "alive" and wire.offset and not wire.flags & SYN:
             made.insert(to, replace(wire, offset=wire.offset - 1, data=b"\0", cut=0, flags=0))
         elif trouble == "cut" and random.random() < 0.3:
@@ -139,13 +141,13 @@ def _troubled(random: Random, wires: Sequence[Wire], talk: Conversation) -> list
 def run(seed: int, *, broken_up: bool = False) -> list[list[Packet]]:
     """Return the packets of a run, by file."""
     random = Random(seed)  # noqa: S311 - repeatable, not secret
-    talks = [conversation(random, 40_000 + random.randint(0, 3)) for _ in range(random.randint(1, 5))]
+    remaining = [conversation(random, 40_000 + random.randint(0, 3)) for _ in range(random.randint(1, 5))]
     wires: list[Wire] = []
-    while any(talks):
-        talk = random.choice([talk for talk in talks if talk])
+    while any(remaining):
+        wires_left = random.choice([each for each in remaining if each])
         count = random.randint(1, 12)
-        wires += talk[:count]
-        del talk[:count]
+        wires += wires_left[:count]
+        del wires_left[:count]
     packets: list[Packet] = []
     for number, packet in enumerate(packed(wires)):
         whole = len(packet.data) == packet.original and packet.data[12:14] == b"\x08\x00"

@@ -30,7 +30,7 @@ class Served:
 
     @property
     def query(self) -> str:
-        """Return what an address needs behind it to be looked up here."""
+        """Return the query that makes an address be looked up here."""
         return f"?endpoint_override=127.0.0.1:{self.port}&scheme=http&region=us-east-1"
 
 

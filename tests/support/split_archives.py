@@ -1,7 +1,8 @@
 """Archives made at random, and the single-process way through everything that Spark's tasks do.
 
-Captures are packed with ``struct`` in the open. :func:`decoded_in_parts` goes from files to frames as an archive reader
-does (plan, parts, segment rows, sorting, shares), in this process; :func:`decoded_at_once` is what it must equal.
+Captures are packed with ``struct`` in the open. :func:`decoded_in_splits` goes from files to frames as
+``analysis.spark.split`` does, and :func:`decoded_in_parts` as its fallback does (plan, segment rows, sorting,
+partitions), in this process; :func:`decoded_at_once` is what they must equal.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from analysis.spark.plan import Plan, make_plan
 from analysis.spark.read_options import SourceOptions
-from analysis.spark.segment_rows import ORDER, SEGMENTS, rows_of_part
 from analysis.spark.split.conversations import ORDERED_SCHEMA
 from analysis.spark.split.decode_split import fallback_rows, frames_of_split, split_records
-from analysis.spark.split.frame_numbers import numbered_frames, numbers_of
+from analysis.spark.split.frame_numbers import number_frames, numbered_frames
+from analysis.spark.split.plan import Plan, make_plan
 from analysis.spark.split.prescan import prescan
 from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, RecordKind
+from analysis.spark.split.segment_rows import SEGMENTS, SEGMENTS_ORDER, rows_of_part
 from analysis.spark.split.shuffled import PartitionDecoder
 from analysis.spark.split.stitch import Stitcher
 from dissector.capture import Input
@@ -97,7 +98,7 @@ def packet_block(packet: Packet, order: str = "<", number: int = 0) -> bytes:
 
 
 def pcapng_file(packets: Sequence[Packet], order: str = "<", interfaces: int = 1) -> bytes:
-    """Write a pcapng file, with a block that nobody needs behind every seventh packet."""
+    """Write a pcapng file, with a block that no reader needs after every seventh packet."""
     out = bytearray(section(order, interfaces))
     for index, packet in enumerate(packets):
         out += packet_block(packet, order, index % interfaces)
@@ -156,13 +157,13 @@ def packed(wires: Sequence[Wire], first: int = 0) -> list[Packet]:
 def fragmented(packet: Packet, size: int, number: int) -> list[Packet]:
     """Cut an IPv4 packet into fragments of so many bytes, a multiple of 8."""
     head, payload = packet.data[:34], packet.data[34:]
-    pieces = []
+    splits = []
     for at in range(0, len(payload), size):
         data = payload[at : at + size]
         more = 0x2000 if at + size < len(payload) else 0
         ip = head[14:16] + struct.pack(">HHH", 20 + len(data), number, more | at // 8) + head[22:24] + bytes(2)
-        pieces.append(Packet(head[:14] + ip + head[26:] + data, 34 + len(data), packet.time_ns))
-    return pieces
+        splits.append(Packet(head[:14] + ip + head[26:] + data, 34 + len(data), packet.time_ns))
+    return splits
 
 
 # ------------------------------------------------------------------------------------------------------ random archives
@@ -170,18 +171,18 @@ def fragmented(packet: Packet, size: int, number: int) -> list[Packet]:
 
 @st.composite
 def conversations(draw: st.DrawFn, port: int) -> list[Wire]:
-    """Some talk between two ends, whole or from the middle on, with troubles."""
+    """A conversation of two ends, whole or from the middle on, with impairments."""
     ends = Ends(
         addresses=draw(st.sampled_from([("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")])),
         ports=(port, draw(st.sampled_from([11_210, 9_999]))),
         isns=(draw(st.sampled_from([1_000, 2**32 - 700])), 5_000_000),
     )
-    talk = Conversation(ends)
+    conversation = Conversation(ends)
     if draw(st.booleans()):
-        talk.open()
+        conversation.open()
     mss = draw(st.sampled_from([60, 300, 1448]))
-    talk.send(CLIENT, request(0x50, struct.pack(">II", 0, 1), b"name", opaque=1), mss=mss)
-    talk.send(SERVER, stream_answer(7), mss=mss)
+    conversation.send(CLIENT, request(0x50, struct.pack(">II", 0, 1), b"name", opaque=1), mss=mss)
+    conversation.send(SERVER, stream_answer(7), mss=mss)
     seqno = 1
     for _ in range(draw(st.integers(1, 6))):
         count = draw(st.integers(1, 6))
@@ -190,12 +191,14 @@ def conversations(draw: st.DrawFn, port: int) -> list[Wire]:
             value = draw(st.sampled_from([b"", b"v" * 40, _LOOKALIKE, bytes(range(256)) * 3]))
             messages.append(mutation(3, 7, seqno, b"key%d" % seqno, value))
             seqno += 1
-        talk.send(SERVER, *messages, mss=mss)
+        conversation.send(SERVER, *messages, mss=mss)
         if draw(st.booleans()):
-            talk.send(CLIENT, counted(0x5D, struct.pack(">I", 400), opaque=9) if draw(st.booleans()) else noop(11))
+            conversation.send(
+                CLIENT, counted(0x5D, struct.pack(">I", 400), opaque=9) if draw(st.booleans()) else noop(11)
+            )
     if draw(st.booleans()):
-        talk.close(draw(st.sampled_from([CLIENT, SERVER])), draw(st.sampled_from([1, 4])))
-    wires = list(talk.packets)
+        conversation.close(draw(st.sampled_from([CLIENT, SERVER])), draw(st.sampled_from([1, 4])))
+    wires = list(conversation.packets)
     for _ in range(draw(st.integers(0, 3))):
         index, to = draw(st.integers(0, len(wires) - 1)), draw(st.integers(0, len(wires) - 1))
         trouble = draw(st.sampled_from(["drop", "move", "duplicate"]))
@@ -213,13 +216,13 @@ def conversations(draw: st.DrawFn, port: int) -> list[Wire]:
 @st.composite
 def archives(draw: st.DrawFn) -> list[bytes]:
     """Rotated captures of several conversations at once, some on ports that were used before."""
-    talks = [draw(conversations(40_000 + draw(st.integers(0, 2)))) for _ in range(draw(st.integers(1, 4)))]
+    remaining = [draw(conversations(40_000 + draw(st.integers(0, 2)))) for _ in range(draw(st.integers(1, 4)))]
     wires: list[Wire] = []
-    while any(talks):
-        talk = draw(st.sampled_from([talk for talk in talks if talk]))
+    while any(remaining):
+        wires_left = draw(st.sampled_from([each for each in remaining if each]))
         count = draw(st.integers(1, 8))
-        wires += talk[:count]
-        del talk[:count]
+        wires += wires_left[:count]
+        del wires_left[:count]
     packets: list[Packet] = []
     broken_up = draw(st.integers(0, 3)) == 0
     for number, packet in enumerate(packed(wires)):
@@ -270,30 +273,34 @@ def decoded_at_once(paths: Sequence[str], reading: SourceOptions) -> pa.Table:
 
 
 def decoded_in_parts(
-    paths: Sequence[str], reading: SourceOptions, *, shares: int = 1, batch_rows: int = 1000
+    paths: Sequence[str], reading: SourceOptions, *, partitions: int = 1, batch_rows: int = 1000
 ) -> tuple[pa.Table, Plan]:
     """Read captures as tasks would, one after the other; number the frames over the run."""
     plan = make_plan(paths, reading)
-    rows = [batch for piece in plan.pieces for batch in rows_of_part(piece.address, piece.part, piece.capture, shares)]
-    table = pa.Table.from_batches(rows, SEGMENTS).sort_by([(name, "ascending") for name in ORDER]).combine_chunks()
-    decoder = PartitionDecoder(plan.captures, shares, reading.options)
+    rows = [
+        batch for split in plan.splits for batch in rows_of_part(split.address, split.part, split.capture, partitions)
+    ]
+    table = (
+        pa.Table.from_batches(rows, SEGMENTS).sort_by([(name, "ascending") for name in SEGMENTS_ORDER]).combine_chunks()
+    )
+    decoder = PartitionDecoder(plan.captures, partitions, reading.options)
     frames = pa.Table.from_batches(decoder.decode(table.to_batches(max_chunksize=batch_rows)), ORDERED_SCHEMA)
     return in_order(frames), plan
 
 
 @dataclass(frozen=True)
 class Stitched:
-    """What reading in pieces gave, and which way it went."""
+    """What reading in splits gave, and which conversations fell back."""
 
     frames: pa.Table
     plan: Plan
     fallback: set[bytes]
-    """Talks that could not be stitched."""
+    """Conversations that could not be stitched."""
     notes: pa.Table
     checkpoints: pa.Table
     segments: pa.Table
     numbered: pa.Table | None
-    """All frames with the numbers that each piece by itself gives them; None: there are talks that nobody counted."""
+    """All frames with the numbers that each split by itself gives them; None: some conversations fell back."""
 
     @property
     def shuffled_bytes(self) -> int:
@@ -301,28 +308,30 @@ class Stitched:
         return sum(each.nbytes for each in (self.notes, self.checkpoints, self.segments))
 
 
-def decoded_in_pieces(
-    paths: Sequence[str], reading: SourceOptions, *, shares: int = 1, batch_rows: int = 1000
+def decoded_in_splits(
+    paths: Sequence[str], reading: SourceOptions, *, partitions: int = 1, batch_rows: int = 1000
 ) -> Stitched:
-    """Read captures as tasks would: scouts, stitchers, pieces, and the shuffle of what can't be stitched."""
+    """Read captures as tasks would: prescan, stitching, splits, and the shuffle of what can't be stitched."""
     plan, options = make_plan(paths, reading), reading.options
-    scouted = [batch for number, piece in enumerate(plan.pieces) for batch in prescan(number, piece, options, shares)]
-    notes = _sorted(pa.Table.from_batches(scouted, NOTES), NOTES_ORDER)
-    stitched = Stitcher(shares, options).stitch(notes.to_batches(max_chunksize=batch_rows))
-    checkpoints = _sorted(pa.Table.from_batches(stitched, CHECKPOINTS), ("piece",))
+    prescanned = [
+        batch for number, split in enumerate(plan.splits) for batch in prescan(number, split, options, partitions)
+    ]
+    notes = _sorted(pa.Table.from_batches(prescanned, NOTES), NOTES_ORDER)
+    stitched = Stitcher(partitions, options).stitch(notes.to_batches(max_chunksize=batch_rows))
+    checkpoints = _sorted(pa.Table.from_batches(stitched, CHECKPOINTS), ("split",))
     frames: list[pa.RecordBatch] = []
     rows: list[pa.RecordBatch] = []
     fallback: set[bytes] = set()
     numbers = []
-    for known in split_records(checkpoints.to_batches(max_chunksize=batch_rows)):
-        piece = plan.pieces[known.number]
-        numbers.append(known.number)
-        fallback |= known.fallback
-        rows += fallback_rows(piece, known, shares)
-        frames += frames_of_split(piece, known, plan.captures, options)
-    assert numbers == list(range(len(plan.pieces)))
-    segments = _sorted(pa.Table.from_batches(rows, SEGMENTS), ORDER)
-    decoder = PartitionDecoder(plan.captures, shares, options)
+    for records in split_records(checkpoints.to_batches(max_chunksize=batch_rows)):
+        split = plan.splits[records.number]
+        numbers.append(records.number)
+        fallback |= records.fallback
+        rows += fallback_rows(split, records, partitions)
+        frames += frames_of_split(split, records, plan.captures, options)
+    assert numbers == list(range(len(plan.splits)))
+    segments = _sorted(pa.Table.from_batches(rows, SEGMENTS), SEGMENTS_ORDER)
+    decoder = PartitionDecoder(plan.captures, partitions, options)
     frames += decoder.decode(segments.to_batches(max_chunksize=batch_rows))
     whole = pa.Table.from_batches(frames, ORDERED_SCHEMA)
     numbered = _numbered(plan, checkpoints, options)
@@ -330,15 +339,15 @@ def decoded_in_pieces(
 
 
 def _numbered(plan: Plan, checkpoints: pa.Table, options: ReadOptions) -> pa.Table | None:
-    """Decode every piece by itself once more, with the numbers of the run."""
-    rows = zip(*(checkpoints[name].to_pylist() for name in ("piece", "kind", "body")), strict=True)
+    """Decode every split by itself once more, with the numbers of the run."""
+    rows = zip(*(checkpoints[name].to_pylist() for name in ("split", "kind", "body")), strict=True)
     if {RecordKind.FALLBACK, RecordKind.FRAGMENT} & set(checkpoints["kind"].to_pylist()):
         return None
-    numbers = numbers_of(len(plan.pieces), rows)
+    numbers = number_frames(len(plan.splits), rows)
     found = [
         batch
-        for known in split_records(checkpoints.to_batches())
-        for batch in numbered_frames(plan.pieces[known.number], known, numbers, plan.captures, options)
+        for records in split_records(checkpoints.to_batches())
+        for batch in numbered_frames(plan.splits[records.number], records, numbers, plan.captures, options)
     ]
     table = pa.Table.from_batches(found, SCHEMA).sort_by("frame")
     assert table["frame"].to_pylist() == list(range(1, numbers.frames + 1))

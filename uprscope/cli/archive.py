@@ -1,4 +1,4 @@
-"""``uprscope archive``: captures of any amount to Parquet tables, with Spark; again and again over what has grown."""
+"""``uprscope archive``: captures of any amount to Parquet tables, with Spark; a further run adds what is new."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SEVERITIES = ("error", "warning", "info")
 EXIT_VIOLATED = 1
-_SAID_BYTES = 4096
+_STDERR_BYTES = 4096
 
 _EPILOG = """\
 examples:
@@ -68,74 +68,73 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("standard input can't be read by several tasks: give files")
     from pathlib import Path  # noqa: PLC0415
 
-    from analysis.archive.rings import find  # noqa: PLC0415
+    from analysis.archive.rings import find_captures  # noqa: PLC0415
     from analysis.spark import interrupts, log4j  # noqa: PLC0415
     from analysis.spark.session import spark_session  # noqa: PLC0415
-    from analysis.spark.storage import local_name, shown  # noqa: PLC0415
+    from analysis.spark.storage import display_name, local_path  # noqa: PLC0415
 
     options, conf = options_of(args), dict(_setting(text) for text in args.conf)
-    folder = local_name(args.output)
+    folder = local_path(args.output)
     if folder is None:
-        raise UsageError(
-            f"{shown(args.output)}: the tables go to a folder that this machine and all workers see, local or mounted"
-        )
+        name = display_name(args.output)
+        raise UsageError(f"{name}: the tables go to a folder that this machine and all workers see, local or mounted")
     if args.master.startswith("sc://"):
         raise UsageError("--master sc://...: a client of Spark Connect can't deal out tasks; use spark-submit there")
     archive = Path(folder)
     if archive.exists() and not archive.is_dir():
         raise UsageError(f"{args.output}: is no folder")
-    find(args.captures, without=archive)  # mistakes are told before Spark starts
-    wordy = log4j.LEVEL in conf
-    interrupts.keep_quiet()
+    find_captures(args.captures, without=archive)  # mistakes are reported before Spark starts
+    verbose = log4j.LOG_LEVEL in conf
+    interrupts.silence_root_logger()
     with (
-        interrupts.put_off(),
-        contextlib.nullcontext() if wordy else log4j.held_back() as held,
-        _failures("Spark does not start", held),
+        interrupts.delay_interrupt(),
+        contextlib.nullcontext() if verbose else log4j.capture_stderr() as stderr,
+        _spark_errors("Spark does not start", stderr),
     ):
         spark = spark_session(args.master, conf, log_level="OFF")
 
-    from analysis.archive.job import run as bring  # noqa: PLC0415
+    from analysis.archive.job import run as update_archive  # noqa: PLC0415
     from analysis.archive.summary_text import archive_summary  # noqa: PLC0415
     from analysis.rules.model import Severity  # noqa: PLC0415
 
-    with _failures("Spark failed"):
-        outcome = bring(spark, archive, args.captures, options, separate=args.separate)
-        told = archive_summary(spark, outcome.archive)
-    _tell(args, outcome, told)
-    if told.violations(Severity(args.severity)):
+    with _spark_errors("Spark failed"):
+        outcome = update_archive(spark, archive, args.captures, options, separate=args.separate)
+        summary = archive_summary(spark, outcome.archive)
+    _print_summary(args, outcome, summary)
+    if summary.violations(Severity(args.severity)):
         return EXIT_VIOLATED
-    return EXIT_DAMAGED if told.quarantine else 0
+    return EXIT_DAMAGED if summary.quarantine else 0
 
 
 @contextlib.contextmanager
-def _failures(what: str, held: IO[bytes] | None = None) -> Iterator[None]:
-    """Turn what Spark raises into one line; its log tells more. ``held`` is what a Java has said that did not start."""
+def _spark_errors(what: str, stderr: IO[bytes] | None = None) -> Iterator[None]:
+    """Turn an exception of Spark into one line. ``stderr`` is what a JVM that failed to start has written."""
     try:
         yield
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
         from analysis.spark import interrupts  # noqa: PLC0415
-        from analysis.spark.log4j import LEVEL, reason  # noqa: PLC0415
+        from analysis.spark.log4j import LOG_LEVEL, failure_reason  # noqa: PLC0415
 
-        if interrupts.behind(error):
+        if interrupts.caused_by_interrupt(error):
             raise KeyboardInterrupt from error
 
-        said = b""
-        if held is not None:
-            held.seek(0)
-            said = held.read(_SAID_BYTES)
-        raise InputError(f"{what}: {reason(error, said)} (--conf {LEVEL}=ERROR shows more)") from error
+        written = b""
+        if stderr is not None:
+            stderr.seek(0)
+            written = stderr.read(_STDERR_BYTES)
+        raise InputError(f"{what}: {failure_reason(error, written)} (--conf {LOG_LEVEL}=ERROR shows more)") from error
 
 
-def _tell(args: argparse.Namespace, outcome: Outcome, told: ArchiveSummary) -> None:
-    from analysis.archive.summary_text import lines, notes  # noqa: PLC0415
+def _print_summary(args: argparse.Namespace, outcome: Outcome, summary: ArchiveSummary) -> None:
+    from analysis.archive.summary_text import summary_lines, warning_lines  # noqa: PLC0415
 
     terminal = Terminal.of(sys.stdout, args.color)
-    for line in lines(outcome, told, terminal):
+    for line in summary_lines(outcome, summary, terminal):
         sys.stdout.write(f"{line}\n")
     errors = Terminal.of(sys.stderr)
-    for note in notes(outcome, told):
+    for note in warning_lines(outcome, summary):
         sys.stderr.write(f"{errors.warning('uprscope:')} {errors.encode(one_line(note))}\n")
 
 

@@ -1,10 +1,8 @@
-"""Frames of talks; a *talk* is all that two addresses and ports ever say to each other, in any number of connections.
+"""Segments of some conversations to frames, counted per conversation, in an order that does not depend on the tasks.
 
-Knows how the frames of connections that one task decodes are counted and ordered, so that tasks need not know of each
-other. Must not know which segments a task gets, nor from where.
-
-Frames carry ``released``, the packet that completed them, which orders those of different talks; ``frame`` counts those
-of one talk from 1. Sorted by both, frames are in the order of the single-process reader.
+Used by the decoder of a split and by the decoder of shuffled segments, which choose the segments. A frame carries
+``released``, the ordinal of the packet that completed it, which orders frames of different conversations; ``frame``
+counts the frames of its conversation from 1. Sorted by both, frames are in the order of the single-process reader.
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark.segment_rows import conversation_key, only
+from analysis.spark.partitioning import conversation_key
+from analysis.spark.split.segment_rows import select_segments
 from dissector.frames.batch_builder import batch_of
 from dissector.frames.schema import SCHEMA
 from dissector.link.flow_key import reverse_key
@@ -36,10 +35,11 @@ RELEASED = pa.field(
     "released", pa.int64(), metadata={"doc": "packet that completed it; see analysis/spark/split/conversations.py"}
 )
 ORDERED_SCHEMA = SCHEMA.append(RELEASED)
-#: Frames that the end of the run released come last, in the order in which their connections began.
+#: Added to ``released`` of frames that only the end of the run completes: they come last, in the order in which their
+#: connections began.
 AT_END = 1 << 62
-#: How many segments of a new connection are taken at first, and up to where before all the rest.
-_STEPS = (32, 512)
+#: Segments of a new connection in the first step, and up to the end of the second; the rest are the third.
+_STEP_SEGMENTS = (32, 512)
 
 
 class TrackedConnections(Connections):
@@ -56,7 +56,7 @@ class TrackedConnections(Connections):
         return entry
 
     def restore(self, connection: Connection, began: int) -> None:
-        """Go on with a connection from elsewhere."""
+        """Continue a connection from a checkpoint."""
         connection.index = self.count
         self.count += 1
         self.live[reverse_key(connection.key)] = (connection, 1)
@@ -67,13 +67,13 @@ class TrackedConnections(Connections):
         self.touch(connection, connection.last_packet, connection.last_ns)
 
     def end(self, connection: Connection) -> None:
-        """Give out what is left of a connection and forget it."""
+        """Emit what is left of a connection and forget it."""
         super().end(connection)
         self.began.pop(connection.index, None)
 
 
 class ConversationFrames:
-    """Decodes segments of some talks, and counts their frames."""
+    """Decodes segments of some conversations, and counts their frames."""
 
     def __init__(self, captures: Sequence[str], options: ReadOptions) -> None:
         self._captures = captures
@@ -81,17 +81,17 @@ class ConversationFrames:
         self._slow = SequentialPath()
         self.connections = TrackedConnections(self._slow, options)
         self.counts: defaultdict[bytes, int] = defaultdict(int)
-        """Frames of each talk so far."""
+        """Frames of each conversation so far."""
 
     def run(self, block: SegmentBlock) -> Iterator[pa.RecordBatch]:
-        """Take the segments of a block; yield the frames that they completed."""
-        for part in steps(block, self.connections):
+        """Decode the segments of a block; yield the frames that they complete."""
+        for part in new_connections_first(block, self.connections):
             yield from self._batch(run_block(self.connections, self._slow, part))
 
-    def end(self, talks: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        """The run is over for some talks."""
-        for talk in talks:
-            entry = self.connections.live.get(talk)
+    def end(self, conversations: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        """End some conversations with the run; yield the frames that this completes."""
+        for conversation in conversations:
+            entry = self.connections.live.get(conversation)
             if entry is not None:
                 began = self.connections.began[entry[0].index]
                 before = len(self._slow.frames)
@@ -99,8 +99,8 @@ class ConversationFrames:
                 emitted = self._slow.frames[before:]
                 self._slow.frames[before:] = [(AT_END + began, *frame[1:]) for frame in emitted]
         yield from self._batch(self._slow.table())
-        for talk in talks:
-            self.counts.pop(talk, None)
+        for conversation in conversations:
+            self.counts.pop(conversation, None)
 
     def _batch(self, table: FrameTable) -> Iterator[pa.RecordBatch]:
         if not len(table):
@@ -110,41 +110,41 @@ class ConversationFrames:
         yield pa.RecordBatch.from_arrays(arrays, schema=ORDERED_SCHEMA)
 
     def _numbers(self, table: FrameTable) -> NDArray[np.int64]:
-        """Count the frames of each talk on."""
-        places: dict[bytes, int] = {}
+        """Number the frames of each conversation, continuing its count."""
+        index_of: dict[bytes, int] = {}
         names = [conversation_key(connection.key)[0] for connection in table.connections]
-        place = np.array([places.setdefault(name, len(places)) for name in names], np.int64)[table.connection]
-        sizes = np.bincount(place, minlength=len(places))
-        before = np.array([self.counts[name] for name in places], np.int64)
-        order = np.argsort(place, kind="stable")
+        index = np.array([index_of.setdefault(name, len(index_of)) for name in names], np.int64)[table.connection]
+        sizes = np.bincount(index, minlength=len(index_of))
+        before = np.array([self.counts[name] for name in index_of], np.int64)
+        order = np.argsort(index, kind="stable")
         numbers = np.empty(len(table), np.int64)
         numbers[order] = np.arange(1, len(table) + 1) + np.repeat(before - (np.cumsum(sizes) - sizes), sizes)
-        for name, count in zip(places, (before + sizes).tolist(), strict=True):
+        for name, count in zip(index_of, (before + sizes).tolist(), strict=True):
             if count:
                 self.counts[name] = count
         return numbers
 
 
-def steps(block: SegmentBlock, connections: Connections) -> Iterator[SegmentBlock]:
-    """Take the first segments of new connections first: only what is established goes through the fast lane."""
+def new_connections_first(block: SegmentBlock, connections: Connections) -> Iterator[SegmentBlock]:
+    """Split a block so that new connections are established first: only those take the fast path."""
     if not len(block):
         return
-    fresh = [key for key in block.keys if key not in connections.live]
-    if not fresh:
+    new_keys = [key for key in block.keys if key not in connections.live]
+    if not new_keys:
         yield block
         return
-    places: dict[bytes, int] = {}
-    talk = np.array([places.setdefault(conversation_key(key)[0], len(places)) for key in block.keys], np.int64)[
-        block.flow
-    ]
-    new = np.zeros(len(places), bool)
-    new[[places[conversation_key(key)[0]] for key in fresh]] = True
-    order = np.argsort(talk, kind="stable")
-    counts = np.bincount(talk, minlength=len(places))
-    rank = np.empty(len(talk), np.int64)
-    rank[order] = np.arange(len(talk)) - np.repeat(np.cumsum(counts) - counts, counts)
-    step = np.where(new[talk], np.searchsorted(_STEPS, rank, side="right"), len(_STEPS))
-    for number in range(len(_STEPS) + 1):
+    index_of: dict[bytes, int] = {}
+    conversation = np.array(
+        [index_of.setdefault(conversation_key(key)[0], len(index_of)) for key in block.keys], np.int64
+    )[block.flow]
+    new = np.zeros(len(index_of), bool)
+    new[[index_of[conversation_key(key)[0]] for key in new_keys]] = True
+    order = np.argsort(conversation, kind="stable")
+    counts = np.bincount(conversation, minlength=len(index_of))
+    rank = np.empty(len(conversation), np.int64)
+    rank[order] = np.arange(len(conversation)) - np.repeat(np.cumsum(counts) - counts, counts)
+    step = np.where(new[conversation], np.searchsorted(_STEP_SEGMENTS, rank, side="right"), len(_STEP_SEGMENTS))
+    for number in range(len(_STEP_SEGMENTS) + 1):
         chosen = np.flatnonzero(step == number)
         if len(chosen):
-            yield block if len(chosen) == len(block) else only(block, chosen)
+            yield block if len(chosen) == len(block) else select_segments(block, chosen)

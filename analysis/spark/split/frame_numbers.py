@@ -1,9 +1,8 @@
-"""Frames of a run numbered from 1, piece by piece, before any of them is decoded.
+"""Frame numbers of the whole run, assigned to each split before it is decoded.
 
-Knows what stitchers count: how many frames each piece releases, and which ones only the end of the run does. Must not
-know how they are counted, nor Spark. With that, whoever decodes a piece gives its frames the very numbers that the
-single-process reader does, without a look at any other piece. Frames of talks that could not be stitched nobody has
-counted: where there are any, there are no such numbers.
+Knows the counts that stitching makes: how many frames each split releases, and which ones only the end of the run
+does. So the decoder of a split gives its frames the numbers of the single-process reader without the other splits. If
+any conversation fell back to the shuffle, its frames are not counted, and these numbers are not available.
 """
 
 from __future__ import annotations
@@ -16,38 +15,38 @@ import pyarrow as pa
 
 from analysis.spark.split.conversations import AT_END, ORDERED_SCHEMA
 from analysis.spark.split.decode_split import groups_of_split
-from analysis.spark.split.records import COUNT, END, RecordKind
+from analysis.spark.split.records import END_COUNT, FRAME_COUNT, RecordKind
 from dissector.frames.schema import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from analysis.spark.plan import Split
     from analysis.spark.split.decode_split import SplitRecords
+    from analysis.spark.split.plan import Split
     from dissector.options import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """Which numbers frames have."""
+class FrameNumbers:
+    """The numbers of a run's frames."""
 
     first: Sequence[int]
-    """Of each piece: the number of its first frame."""
+    """By split: the number of its first frame."""
     ends: Mapping[int, int]
-    """By the packet that a connection began with: the number of the first frame that the end of the run releases."""
+    """By the packet that a connection began with: number of its first frame that the end of the run releases."""
     frames: int
-    """How many there are."""
+    """How many frames the run has."""
 
 
-def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers:
-    """Take pieces, kinds and bodies of the checkpoint rows that count; other kinds are passed over."""
-    counts = [0] * pieces
+def number_frames(splits: int, rows: Iterable[tuple[int, int, bytes]]) -> FrameNumbers:
+    """Take splits, kinds and bodies of checkpoint rows, and assign numbers from those that hold counts."""
+    counts = [0] * splits
     ends: list[tuple[int, int]] = []
-    for piece, kind, body in rows:
-        if kind == RecordKind.FRAMES:
-            counts[piece] += COUNT.unpack(body)[0]
-        elif kind == RecordKind.END:
-            ends.append(END.unpack(body))
+    for split, kind, body in rows:
+        if kind == RecordKind.FRAME_COUNT:
+            counts[split] += FRAME_COUNT.unpack(body)[0]
+        elif kind == RecordKind.END_COUNT:
+            ends.append(END_COUNT.unpack(body))
     sums = [0]
     for count in counts:
         sums.append(sums[-1] + count)
@@ -56,19 +55,19 @@ def numbers_of(pieces: int, rows: Iterable[tuple[int, int, bytes]]) -> Numbers:
     for began, count in sorted(ends):
         after[began] = number + 1
         number += count
-    return Numbers(tuple(each + 1 for each in sums[:-1]), after, number)
+    return FrameNumbers(tuple(each + 1 for each in sums[:-1]), after, number)
 
 
 def numbered_frames(
-    piece: Split, known: SplitRecords, numbers: Numbers, captures: Sequence[str], options: ReadOptions
+    split: Split, records: SplitRecords, numbers: FrameNumbers, captures: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a piece; yield its frames in the order of the run, with their numbers, as the single-process reader does.
+    """Decode a split; yield its frames in the order of the run, with their numbers.
 
-    Frames that the end of the run releases come behind the others of their piece, though their numbers are higher than
-    those of all pieces.
+    Frames that the end of the run releases come last in their split, though their numbers are higher than those of all
+    splits.
     """
-    first = numbers.first[known.number]
-    for group in groups_of_split(piece, known, captures, options):
+    first = numbers.first[records.number]
+    for group in groups_of_split(split, records, captures, options):
         frames = pa.Table.from_batches(group, ORDERED_SCHEMA).combine_chunks()
         if not len(frames):
             continue

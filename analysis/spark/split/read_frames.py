@@ -1,11 +1,7 @@
-"""An archive of captures as one Spark data frame: the rows of the single-process reader, made by many tasks.
+"""Captures as one Spark data frame: the rows of the single-process reader, made by many tasks.
 
-Knows which work goes where; must not know how any of it is done. Ranges of large files are walked over to find where
-to cut (``plan``). Each piece is looked at by a scout (``scouting``), whose notes say how every talk in it ends; talks
-that cross pieces are put together from these notes (``stitching``), which is all that is shuffled; then each piece is
-decoded by itself (``pieces``), from the exact state that the pieces before left behind. Segments of talks that can't be
-stitched are shuffled (``segment_rows``) and decoded talk by talk (``shares``). What a row says never depends on how
-files were cut or rotated.
+Knows which step of the scheme (see the package) runs in which Spark job, and how rows are repartitioned between the
+jobs; the modules of the steps know nothing of Spark. A row never depends on how files were cut or rotated.
 """
 
 from __future__ import annotations
@@ -16,14 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
-from analysis.spark.plan import Plan, make_plan, walk_range
 from analysis.spark.read_options import SourceOptions
-from analysis.spark.segment_rows import ORDER, SEGMENTS
 from analysis.spark.split.conversations import ORDERED_SCHEMA
 from analysis.spark.split.decode_split import SplitRecords, fallback_rows, frames_of_split, split_records
-from analysis.spark.split.frame_numbers import Numbers, numbered_frames, numbers_of
+from analysis.spark.split.frame_numbers import FrameNumbers, number_frames, numbered_frames
+from analysis.spark.split.plan import Plan, make_plan, walk_range
 from analysis.spark.split.prescan import prescan
 from analysis.spark.split.records import CHECKPOINTS, NOTES, NOTES_ORDER, RecordKind
+from analysis.spark.split.segment_rows import SEGMENTS, SEGMENTS_ORDER
 from analysis.spark.split.shuffled import PartitionDecoder
 from analysis.spark.split.stitch import Stitcher
 from dissector.capture.split import RangeScan
@@ -34,21 +30,21 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from analysis.spark.plan import ByteRange
+    from analysis.spark.split.plan import ByteRange
 
     Batches = Iterator[pa.RecordBatch]
 
 _LOG = logging.getLogger("uprscope")
 _WALKED = pa.schema(
     [
-        ("stretch", pa.int64()),
+        ("range", pa.int64()),
         ("first", pa.int64()),
         ("last", pa.int64()),
         ("packets", pa.int64()),
         ("sure", pa.bool_()),
     ]
 )
-#: Frames are numbered by stretches of so many packets; a capture has room for 2 ** 40.
+#: Frames are numbered by blocks of 2 ** 16 packets; a capture has room for 2 ** 40.
 _PACKET_BITS = 16
 
 
@@ -57,92 +53,92 @@ def read_frames(
     paths: str | Sequence[str],
     reading: SourceOptions | None = None,
     *,
-    shares: int | None = None,
+    partitions: int | None = None,
     numbered: bool = False,
 ) -> DataFrame:
     """Return the frames of captures, read together: connections go on from file to file.
 
-    ``frame`` counts the frames of one pair of addresses and ports; those of the run if they are to be ``numbered``.
-    ``shares`` is how many tasks put talks together, Spark's number of shuffle partitions if not given. Captures in
-    several pieces are looked over at once, and the small table of checkpoints stays in Spark's cache.
+    ``frame`` counts the frames of one conversation; with ``numbered``, those of the run. ``partitions`` is how many
+    tasks stitch conversations, by default Spark's number of shuffle partitions. A run of several splits is prescanned
+    by this call, and the small table of checkpoints stays in Spark's cache.
     """
     reading = reading or SourceOptions()
     plan = plan_archive(spark, paths, reading)
-    for problem in plan.problems:
-        _LOG.warning("%s", problem.why)
-    return frames_of(spark, plan, reading, shares=shares, numbered=numbered)
+    for each in plan.skipped:
+        _LOG.warning("%s", each.reason)
+    return frames_of(spark, plan, reading, partitions=partitions, numbered=numbered)
 
 
 def plan_archive(spark: SparkSession, paths: str | Sequence[str], reading: SourceOptions) -> Plan:
-    """Lay out a reading; the ranges of large files are walked over by Spark's tasks."""
+    """Plan a reading; Spark's tasks walk over the byte ranges of large files."""
 
-    def walk(stretches: Sequence[ByteRange]) -> list[RangeScan]:
-        return _walk(spark, stretches)
+    def walk(byte_ranges: Sequence[ByteRange]) -> list[RangeScan]:
+        return _walk(spark, byte_ranges)
 
     return make_plan([paths] if isinstance(paths, str) else list(paths), reading, walk)
 
 
 def frames_of(
-    spark: SparkSession, plan: Plan, reading: SourceOptions, *, shares: int | None = None, numbered: bool = False
+    spark: SparkSession, plan: Plan, reading: SourceOptions, *, partitions: int | None = None, numbered: bool = False
 ) -> DataFrame:
     """Return the frames of a plan."""
-    if len(plan.pieces) < 2:
+    if len(plan.splits) < 2:
         whole = map_in_arrow(
-            _tasks(spark, len(plan.pieces)), _whole_decoder(plan, reading), spark_schema(ORDERED_SCHEMA)
+            _tasks(spark, len(plan.splits)), _whole_decoder(plan, reading), spark_schema(ORDERED_SCHEMA)
         )
-        return _numbered(whole) if numbered else whole
-    count = shares or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        return _number_by_sorting(whole) if numbered else whole
+    count = partitions or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     checkpoints = checkpoints_of(spark, plan, reading, count).persist()
     apart = checkpoints.where(checkpoints["kind"].isin(int(RecordKind.FALLBACK), int(RecordKind.FRAGMENT)))
-    talks = apart.select("talk").distinct().count()  # fragments count as one: they have none
-    if numbered and not talks:
-        numbers = _numbers_in(checkpoints, plan)
+    conversations = apart.select("conversation").distinct().count()  # fragments count as one: their key is empty
+    if numbered and not conversations:
+        numbers = _frame_numbers(checkpoints, plan)
         return map_in_arrow(
             _by_split(checkpoints, plan), _numbering_decoder(plan, reading, numbers), spark_schema(SCHEMA)
         )
     schema = spark_schema(ORDERED_SCHEMA)
     decoded = map_in_arrow(_by_split(checkpoints, plan), _split_decoder(plan, reading), schema)
-    if not talks:
+    if not conversations:
         return decoded
-    _LOG.info("%d connections can't be stitched: their segments are shuffled", talks)
+    _LOG.info("%d connections can't be stitched: their segments are shuffled", conversations)
     segments = map_in_arrow(_by_split(apart, plan), _fallback_reader(plan, count), spark_schema(SEGMENTS))
-    dealt = segments.repartition(count, "share").sortWithinPartitions(*ORDER)
-    both = decoded.union(map_in_arrow(dealt, _partition_decoder(plan, count, reading), schema))
-    return _numbered(both) if numbered else both
+    shuffled = segments.repartition(count, "partition").sortWithinPartitions(*SEGMENTS_ORDER)
+    both = decoded.union(map_in_arrow(shuffled, _partition_decoder(plan, count, reading), schema))
+    return _number_by_sorting(both) if numbered else both
 
 
-def checkpoints_of(spark: SparkSession, plan: Plan, reading: SourceOptions, shares: int) -> DataFrame:
-    """Return what each piece has to be told of the talks in it (``CHECKPOINTS``); there is a row for every piece."""
-    notes = map_in_arrow(_tasks(spark, len(plan.pieces)), _prescan(plan, reading, shares), spark_schema(NOTES))
-    dealt = notes.repartition(shares, "share").sortWithinPartitions(*NOTES_ORDER)
-    return map_in_arrow(dealt, _stitcher(shares, reading), spark_schema(CHECKPOINTS))
+def checkpoints_of(spark: SparkSession, plan: Plan, reading: SourceOptions, partitions: int) -> DataFrame:
+    """Prescan and stitch; return the checkpoints of every split (``CHECKPOINTS``), at least one row each."""
+    notes = map_in_arrow(_tasks(spark, len(plan.splits)), _prescanner(plan, reading, partitions), spark_schema(NOTES))
+    shuffled = notes.repartition(partitions, "partition").sortWithinPartitions(*NOTES_ORDER)
+    return map_in_arrow(shuffled, _stitcher(partitions, reading), spark_schema(CHECKPOINTS))
 
 
-def _numbers_in(checkpoints: DataFrame, plan: Plan) -> Numbers:
-    """Return which numbers the frames of each piece have in the run: stitching has counted them."""
+def _frame_numbers(checkpoints: DataFrame, plan: Plan) -> FrameNumbers:
+    """Return the numbers of each split's frames in the run, from the counts of stitching."""
     kind = checkpoints["kind"]
     rows = (
-        checkpoints.where(kind.isin(int(RecordKind.FRAMES), int(RecordKind.END)))
-        .select("piece", "kind", "body")
+        checkpoints.where(kind.isin(int(RecordKind.FRAME_COUNT), int(RecordKind.END_COUNT)))
+        .select("split", "kind", "body")
         .collect()
     )
-    return numbers_of(len(plan.pieces), [(row["piece"], row["kind"], bytes(row["body"])) for row in rows])
+    return number_frames(len(plan.splits), [(row["split"], row["kind"], bytes(row["body"])) for row in rows])
 
 
-def _numbered(frames: DataFrame) -> DataFrame:
-    """Number frames that nobody has counted, in the order they were complete; reads ``frames`` twice."""
+def _number_by_sorting(frames: DataFrame) -> DataFrame:
+    """Number frames without counts, in the order in which they were complete; reads ``frames`` twice."""
     from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
 
-    stretch = functions.shiftright("released", _PACKET_BITS).alias("stretch")
+    packet_block = functions.shiftright("released", _PACKET_BITS).alias("packet_block")
     # One row per 65536 packets: few enough for one task.
-    earlier = Window.orderBy("stretch").rowsBetween(Window.unboundedPreceding, -1)
-    counts = frames.groupBy(stretch).count()
+    earlier = Window.orderBy("packet_block").rowsBetween(Window.unboundedPreceding, -1)
+    counts = frames.groupBy(packet_block).count()
     so_far = functions.coalesce(functions.sum("count").over(earlier), functions.lit(0))
-    before = counts.select("stretch", so_far.alias("before"))
-    within = Window.partitionBy("stretch").orderBy("released", "frame")
-    ranked = frames.withColumn("stretch", stretch).withColumn("within", functions.row_number().over(within))
+    before = counts.select("packet_block", so_far.alias("before"))
+    within = Window.partitionBy("packet_block").orderBy("released", "frame")
+    ranked = frames.withColumn("packet_block", packet_block).withColumn("within", functions.row_number().over(within))
     number = (functions.col("before") + functions.col("within")).cast("long")
-    return ranked.join(functions.broadcast(before), "stretch").withColumn("frame", number).select(*SCHEMA.names)
+    return ranked.join(functions.broadcast(before), "packet_block").withColumn("frame", number).select(*SCHEMA.names)
 
 
 def _tasks(spark: SparkSession, count: int) -> DataFrame:
@@ -151,77 +147,77 @@ def _tasks(spark: SparkSession, count: int) -> DataFrame:
 
 
 def _by_split(checkpoints: DataFrame, plan: Plan) -> DataFrame:
-    """Give every piece a task of its own, as far as this Spark lets one say so."""
-    count = len(plan.pieces)
+    """Give every split a task of its own, as far as this version of Spark can."""
+    count = len(plan.splits)
     if hasattr(checkpoints, "repartitionById"):
-        dealt = checkpoints.repartitionById(count, checkpoints["piece"].cast("int"))
+        shuffled = checkpoints.repartitionById(count, checkpoints["split"].cast("int"))
     else:
-        dealt = checkpoints.repartition(count, "piece")
-    return dealt.sortWithinPartitions("piece")
+        shuffled = checkpoints.repartition(count, "split")
+    return shuffled.sortWithinPartitions("split")
 
 
 def _whole_decoder(plan: Plan, reading: SourceOptions) -> Callable[[Batches], Batches]:
     def decode(tasks: Batches) -> Batches:
         for batch in tasks:
             for index in batch.column(0).to_pylist():
-                known = SplitRecords(index, alone=True)
-                yield from frames_of_split(plan.pieces[index], known, plan.captures, reading.options)
+                records = SplitRecords(index, whole_run=True)
+                yield from frames_of_split(plan.splits[index], records, plan.captures, reading.options)
 
     return decode
 
 
-def _prescan(plan: Plan, reading: SourceOptions, shares: int) -> Callable[[Batches], Batches]:
+def _prescanner(plan: Plan, reading: SourceOptions, partitions: int) -> Callable[[Batches], Batches]:
     def look(tasks: Batches) -> Batches:
         for batch in tasks:
             for index in batch.column(0).to_pylist():
-                yield from prescan(index, plan.pieces[index], reading.options, shares)
+                yield from prescan(index, plan.splits[index], reading.options, partitions)
 
     return look
 
 
-def _stitcher(shares: int, reading: SourceOptions) -> Callable[[Batches], Batches]:
+def _stitcher(partitions: int, reading: SourceOptions) -> Callable[[Batches], Batches]:
     def stitch(rows: Batches) -> Batches:
-        yield from Stitcher(shares, reading.options).stitch(rows)
+        yield from Stitcher(partitions, reading.options).stitch(rows)
 
     return stitch
 
 
 def _split_decoder(plan: Plan, reading: SourceOptions) -> Callable[[Batches], Batches]:
     def decode(rows: Batches) -> Batches:
-        for known in split_records(rows):
-            yield from frames_of_split(plan.pieces[known.number], known, plan.captures, reading.options)
+        for records in split_records(rows):
+            yield from frames_of_split(plan.splits[records.number], records, plan.captures, reading.options)
 
     return decode
 
 
-def _numbering_decoder(plan: Plan, reading: SourceOptions, numbers: Numbers) -> Callable[[Batches], Batches]:
+def _numbering_decoder(plan: Plan, reading: SourceOptions, numbers: FrameNumbers) -> Callable[[Batches], Batches]:
     def decode(rows: Batches) -> Batches:
-        for known in split_records(rows):
-            yield from numbered_frames(plan.pieces[known.number], known, numbers, plan.captures, reading.options)
+        for records in split_records(rows):
+            yield from numbered_frames(plan.splits[records.number], records, numbers, plan.captures, reading.options)
 
     return decode
 
 
-def _fallback_reader(plan: Plan, shares: int) -> Callable[[Batches], Batches]:
+def _fallback_reader(plan: Plan, partitions: int) -> Callable[[Batches], Batches]:
     def read(rows: Batches) -> Batches:
-        for known in split_records(rows):
-            yield from fallback_rows(plan.pieces[known.number], known, shares)
+        for records in split_records(rows):
+            yield from fallback_rows(plan.splits[records.number], records, partitions)
 
     return read
 
 
-def _partition_decoder(plan: Plan, shares: int, reading: SourceOptions) -> Callable[[Batches], Batches]:
+def _partition_decoder(plan: Plan, partitions: int, reading: SourceOptions) -> Callable[[Batches], Batches]:
     def decode(rows: Batches) -> Batches:
-        yield from PartitionDecoder(plan.captures, shares, reading.options).decode(rows)
+        yield from PartitionDecoder(plan.captures, partitions, reading.options).decode(rows)
 
     return decode
 
 
-def _walk(spark: SparkSession, stretches: Sequence[ByteRange]) -> list[RangeScan]:
-    """Walk over ranges, each in a task of its own."""
-    if not stretches:
+def _walk(spark: SparkSession, byte_ranges: Sequence[ByteRange]) -> list[RangeScan]:
+    """Walk over byte ranges, each in a task of its own."""
+    if not byte_ranges:
         return []
-    wanted = list(stretches)
+    wanted = list(byte_ranges)
 
     def walk(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in tasks:
@@ -231,6 +227,6 @@ def _walk(spark: SparkSession, stretches: Sequence[ByteRange]) -> list[RangeScan
                 yield pa.RecordBatch.from_pylist([dict(zip(_WALKED.names, row, strict=True))], schema=_WALKED)
 
     rows = map_in_arrow(_tasks(spark, len(wanted)), walk, spark_schema(_WALKED)).collect()
-    by_stretch = {row["stretch"]: row for row in rows}
-    found = [by_stretch[index] for index in range(len(wanted))]
+    by_range = {row["range"]: row for row in rows}
+    found = [by_range[index] for index in range(len(wanted))]
     return [RangeScan(row["first"], row["last"], row["packets"], row["sure"]) for row in found]

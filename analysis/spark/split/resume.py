@@ -1,15 +1,23 @@
-"""Where a connection goes on in a scout's piece: the head is played, and behind the anchors the scout's end is taken.
+"""A connection resumed in a split: its head is fed to the engine, and after the sync points the prescan's end is taken.
 
-Knows every part of a connection's state, and when two that differ in offsets alone go on alike. Must not know rows or
-pieces. Nothing is taken on trust: a direction is joined only where the engine, fed with the very segments, is in step
-at the scout's anchor, with the same bytes of the same packets waiting. What comes behind that is then the same to both.
+Knows every part of a connection's state, and when two states that differ only in offsets go on alike. Nothing is
+assumed: a direction adopts the prescan's end state only if the engine, fed with the same segments, is in sync at the
+prescan's sync point, with the same bytes of the same packets buffered. Otherwise the conversation is unstitchable.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from analysis.spark.split.records import SETTLED, WEIGHED, DialectHint, counts_of, set_counts, sync_state_of
+from analysis.spark.split.records import (
+    DIALECT_DECIDED,
+    DIALECT_LIKELY,
+    DialectHint,
+    counts_of,
+    set_counts,
+    sync_state_of,
+)
 from dissector.link.flow_key import reverse_key
 from dissector.link.segment_block import ACK, SYN
 from dissector.spec import registry
@@ -21,7 +29,7 @@ from dissector.tcp.reassembly import HalfConnection, shifted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from analysis.spark.split.records import Counts, HeadSegment, Opening, PrescanNotes, SyncPoint
+    from analysis.spark.split.records import Counts, HeadSegment, OpeningSyn, PrescanNotes, SyncPoint
     from dissector.options import ReadOptions
     from dissector.tcp.connections import Connection, TcpSegment
     from dissector.tcp.framing import Framer, RawFrame
@@ -31,160 +39,163 @@ _HELLO = bytes([registry.named(Dialect.DCP, "hello").opcode])
 
 
 class UnstitchableError(Exception):
-    """What a scout saw does not follow from what was before, or not beyond doubt."""
+    """The prescan's notes contradict the state at the end of the split before, or leave a doubt."""
 
 
-def opened(segment: TcpSegment, options: ReadOptions) -> Connection:
-    """Return the connection that a segment opens which belongs to none."""
-    return _engine(options, _nobody).open(segment)[0]
+def open_connection(segment: TcpSegment, options: ReadOptions) -> Connection:
+    """Return the connection that a segment opens if it belongs to none."""
+    return _new_engine(options, _ignore_frame).open(segment)[0]
 
 
-def end_of(connection: Connection, opening: Opening, options: ReadOptions) -> int:
-    """End a connection whose ports are used again; return how many frames came of that."""
+def end_for_reuse(connection: Connection, opening: OpeningSyn, options: ReadOptions) -> int:
+    """End a connection whose ports are reused; return how many frames that releases."""
     side = 0 if connection.key == opening.key else 1
     if connection.directions[side].opened_by(opening.sequence):
-        raise UnstitchableError("a SYN that belongs to what was there before")
-    return rest_of(connection, options)
+        raise UnstitchableError("a SYN that belongs to the earlier connection")
+    return end_connection(connection, options)
 
 
-def rest_of(connection: Connection, options: ReadOptions) -> int:
-    """End a connection; return how many frames came of that."""
-    before = frames_of(connection)
-    _resumed(connection, options, _nobody).end(connection)
-    return frames_of(connection) - before
+def end_connection(connection: Connection, options: ReadOptions) -> int:
+    """End a connection; return how many frames that releases."""
+    before = frame_count(connection)
+    _engine_with(connection, options, _ignore_frame).end(connection)
+    return frame_count(connection) - before
 
 
-def frames_of(connection: Connection) -> int:
+def frame_count(connection: Connection) -> int:
     """Return how many frames a connection has given so far."""
     return sum(framer.frames for framer in connection.framers)
 
 
 class Resumption:
-    """A connection as it was before a piece, and a scout's notes on what became of it. Lives for one use."""
+    """A connection as it was before a split, and the prescan's notes on it in the split. For one use."""
 
-    def __init__(self, connection: Connection, life: PrescanNotes, scouted: Connection, options: ReadOptions) -> None:
+    def __init__(
+        self, connection: Connection, notes: PrescanNotes, prescanned: Connection, options: ReadOptions
+    ) -> None:
         self._connection = connection
-        self._life = life
-        self._scouted = scouted
-        self._engine = _resumed(connection, options, self._emit)
+        self._notes = notes
+        self._prescanned = prescanned
+        self._engine = _engine_with(connection, options, self._emit)
         self._packet = 0
-        self._told: list[DialectHint] = []
-        # By direction as the scout numbers them, which may be the other way round.
-        self._flipped = int(connection.key != scouted.key)
-        self._shift: list[int | None] = [None, None]  #: of acknowledged offsets
-        self._joined: list[Counts | None] = [None, None]
+        self._hints: list[DialectHint] = []
+        # Lists are by direction as the prescan numbers them, which may be the other way round.
+        self._flipped = int(connection.key != prescanned.key)
+        self._ack_shift: list[int | None] = [None, None]  #: from the prescan's acknowledged offsets to the true ones
+        self._counts_at_sync: list[Counts | None] = [None, None]
 
-    def sew(self) -> int:
-        """Move the connection on to where the scout ended; return how many frames came of that."""
-        if self._life.broken:
+    def resume(self) -> int:
+        """Bring the connection to the end of the split; return how many frames that releases."""
+        if self._notes.syn_inside:
             raise UnstitchableError("a SYN inside a connection")
-        before = frames_of(self._connection)
-        for head in self._life.head:
-            self._play(head)
-        # What a direction's frames say counts if it was not ignored when the scout began to list them.
-        heard = [self._joined[side] is not None for side in (0, 1)]
+        before = frame_count(self._connection)
+        for head in self._notes.head:
+            self._feed_head(head)
+        # Hints of a direction count unless it was ignored when the prescan began to list them.
+        heard = [self._counts_at_sync[side] is not None for side in (0, 1)]
         for side in (0, 1):
-            self._go_on(side)
-        self._tell(heard)
-        self._connection.reset |= self._scouted.reset
-        self._connection.last_packet = self._scouted.last_packet
-        self._connection.last_ns = self._scouted.last_ns
-        return frames_of(self._connection) - before
+            self._advance(side)
+        self._feed_detector(heard)
+        self._connection.reset |= self._prescanned.reset
+        self._connection.last_packet = self._prescanned.last_packet
+        self._connection.last_ns = self._prescanned.last_ns
+        return frame_count(self._connection) - before
 
     def _emit(self, _: Connection, side: int, frame: RawFrame) -> None:
-        self._told.append(DialectHint(self._packet, side, frame.data))
+        self._hints.append(DialectHint(self._packet, side, frame.data))
 
-    def _play(self, head: HeadSegment) -> None:
+    def _feed_head(self, head: HeadSegment) -> None:
         """Feed a segment of the head to the engine."""
         segment, side = head.segment, head.side
         direction = self._connection.directions[side ^ self._flipped]
         if segment.flags & SYN and not direction.opened_by(segment.seq):
-            raise UnstitchableError("a SYN that the scout took for an older one")
-        acks, shift = bool(segment.flags & ACK), self._shift[side]
+            raise UnstitchableError("a SYN that the prescan took for an older one")
+        acks, shift = bool(segment.flags & ACK), self._ack_shift[side]
         if acks and shift is None and direction.ack is None:
-            self._place_first(head, direction)
+            self._take_first_ack(head, direction)
         if acks and shift is not None:
-            # Acknowledgements without data came between: the scout added them up.
+            # Acknowledgements without data are not in the head: the prescan has summed them up.
             direction.ack, direction.acked = segment.ack, head.acked + shift
         self._packet = segment.packet
         self._engine.take(self._connection, side ^ self._flipped, segment)
         if acks and shift is None:
-            self._shift[side] = direction.acked - head.acked
-        anchor = self._life.anchors[side]
-        if anchor is not None and anchor.packet == segment.packet:
-            self._verify(side, anchor)
+            self._ack_shift[side] = direction.acked - head.acked
+        sync_point = self._notes.sync_points[side]
+        if sync_point is not None and sync_point.packet == segment.packet:
+            self._verify_sync_point(side, sync_point)
 
-    def _place_first(self, head: HeadSegment, direction: HalfConnection) -> None:
-        """Take a direction's very first acknowledgement: what it is near to is where the other one was then."""
+    def _take_first_ack(self, head: HeadSegment, direction: HalfConnection) -> None:
+        """Take a direction's first acknowledgement, relative to where the other direction was at that time."""
         other = 1 - head.side
-        anchor, joined = self._life.anchors[other], self._joined[other]
-        if self._life.given_up[other] or (
-            anchor is not None and anchor.packet < head.segment.packet and joined is None
+        sync_point, counts_at_sync = self._notes.sync_points[other], self._counts_at_sync[other]
+        if self._notes.given_up[other] or (
+            sync_point is not None and sync_point.packet < head.segment.packet and counts_at_sync is None
         ):
-            raise UnstitchableError("a first acknowledgement of an unknown place")
-        if anchor is not None and joined is not None:
+            raise UnstitchableError("a first acknowledgement of an unknown offset")
+        if sync_point is not None and counts_at_sync is not None:
             sent, _ = self._sides(other)
-            sent.next = head.other_next + joined.next - anchor.counts.next
+            sent.next = head.other_next + counts_at_sync.next - sync_point.counts.next
             direction.acknowledge(head.segment.ack, sent)
-            sent.next = joined.next
+            sent.next = counts_at_sync.next
 
-    def _verify(self, side: int, anchor: SyncPoint) -> None:
-        """Compare the direction with the scout's where that was in step."""
+    def _verify_sync_point(self, side: int, sync_point: SyncPoint) -> None:
+        """Compare the direction with the prescan's at the sync point."""
         direction, framer = self._sides(side)
         if framer.state is State.IGNORE:
             return
-        by = self._shift[side] or 0
-        marks = tuple(mark._replace(acked=shifted(mark.acked, by)) for mark in anchor.place.marks)
-        if sync_state_of(direction, framer) != anchor.place._replace(marks=marks):
-            raise UnstitchableError("not in step at the anchor")
-        self._joined[side] = counts_of(direction, framer)
+        ack_shift = self._ack_shift[side] or 0
+        marks = tuple(mark._replace(acked=shifted(mark.acked, ack_shift)) for mark in sync_point.state.marks)
+        if sync_state_of(direction, framer) != sync_point.state._replace(marks=marks):
+            raise UnstitchableError("not in sync at the sync point")
+        self._counts_at_sync[side] = counts_of(direction, framer)
 
-    def _go_on(self, side: int) -> None:
-        """Move a direction on to the end of the piece."""
+    def _advance(self, side: int) -> None:
+        """Bring a direction to the end of the split."""
         direction, framer = self._sides(side)
-        scouted = self._scouted.directions[side]
-        anchor, joined, by = self._life.anchors[side], self._joined[side], self._shift[side]
+        prescanned = self._prescanned.directions[side]
+        sync_point, ack_shift = self._notes.sync_points[side], self._ack_shift[side]
+        counts_at_sync = self._counts_at_sync[side]
         if framer.state is State.IGNORE:
-            _follow(direction, scouted)
-        elif self._life.given_up[side]:
-            raise UnstitchableError("no anchor")
-        elif anchor is not None:
-            if joined is None or by is None:
-                raise UnstitchableError("the anchor was not reached")
-            self._take_over(side, anchor, joined, by)
+            _skip_ahead(direction, prescanned)
+        elif self._notes.given_up[side]:
+            raise UnstitchableError("no sync point")
+        elif sync_point is not None:
+            if counts_at_sync is None or ack_shift is None:
+                raise UnstitchableError("the sync point was not reached")
+            self._adopt_prescan(side, sync_point, counts_at_sync, ack_shift)
             return
-        # All that it sent was played, but for acknowledgements and what ends it.
-        direction.finished |= scouted.finished
-        if by is not None:
-            direction.ack, direction.acked = scouted.ack, scouted.acked + by
+        # The engine has seen all that the direction sent, except bare acknowledgements and its end.
+        direction.finished |= prescanned.finished
+        if ack_shift is not None:
+            direction.ack, direction.acked = prescanned.ack, prescanned.acked + ack_shift
 
-    def _take_over(self, side: int, anchor: SyncPoint, joined: Counts, by: int) -> None:
-        """Put the scout's direction into the place of ours, with our offsets and counts."""
-        ours, theirs = self._connection.directions[side ^ self._flipped], self._scouted.directions[side]
-        framer = self._scouted.framers[side]
+    def _adopt_prescan(self, side: int, sync_point: SyncPoint, counts_at_sync: Counts, ack_shift: int) -> None:
+        """Replace a direction by the prescan's, with the true offsets and counters."""
+        ours, theirs = self._connection.directions[side ^ self._flipped], self._prescanned.directions[side]
+        framer = self._prescanned.framers[side]
         counts = counts_of(theirs, framer)
-        moved = joined.next - anchor.counts.next
-        theirs.shift(moved, by)
-        framer.shift(moved, by)
+        moved = counts_at_sync.next - sync_point.counts.next
+        theirs.shift(moved, ack_shift)
+        framer.shift(moved, ack_shift)
         ours.next, ours.ack, ours.acked = theirs.next, theirs.ack, theirs.acked
         ours.finished |= theirs.finished
         ours.held, ours.held_cost = theirs.held, theirs.held_cost
-        sums = [was + now - then for was, now, then in zip(joined, counts, anchor.counts, strict=True)]
-        set_counts(ours, framer, type(joined)(*sums))
+        sums = [was + now - then for was, now, then in zip(counts_at_sync, counts, sync_point.counts, strict=True)]
+        set_counts(ours, framer, type(counts_at_sync)(*sums))
         framers = list(self._connection.framers)
         framers[side ^ self._flipped] = framer
         self._connection.framers = (framers[0], framers[1])
 
-    def _tell(self, heard: list[bool]) -> None:
-        """Let the detector hear of all frames that may tell something, in order."""
+    def _feed_detector(self, heard: list[bool]) -> None:
+        """Feed the detector all frames that may tell the dialect, in order."""
         detector = self._connection.detector
-        listed = [each for each in self._life.telling if each.side < 0 or heard[each.side]]
-        turned = [each if each.side < 0 else each._replace(side=each.side ^ self._flipped) for each in listed]
-        for each in sorted(self._told + turned, key=_packet):
-            if each.side == WEIGHED and detector.dialect is Dialect.MEMCACHED:
+        listed = [each for each in self._notes.hints if each.side < 0 or heard[each.side]]
+        renumbered = [each if each.side < 0 else each._replace(side=each.side ^ self._flipped) for each in listed]
+        for each in sorted(self._hints + renumbered, key=attrgetter("packet")):
+            if each.side == DIALECT_LIKELY and detector.dialect is Dialect.MEMCACHED:
                 raise UnstitchableError("the dialect is not clear")
-            if each.side == SETTLED and not detector.decided:
-                raise UnstitchableError("the dialect is not settled")
+            if each.side == DIALECT_DECIDED and not detector.decided:
+                raise UnstitchableError("the dialect is not decided")
             if each.side >= 0 and (not detector.decided or each.data[1:2] == _HELLO):
                 detector.feed(each.side, each.data)
 
@@ -193,31 +204,27 @@ class Resumption:
         return self._connection.directions[number], self._connection.framers[number]
 
 
-def _packet(telling: DialectHint) -> int:
-    return telling.packet
-
-
-def _follow(direction: HalfConnection, scouted: HalfConnection) -> None:
-    """Move a direction that nobody listens to any more on to where it is: what comes next is no hole."""
-    if direction.base is not None and scouted.base is not None:
-        ahead = (scouted.base + scouted.next - direction.base - direction.next) % _WRAP
+def _skip_ahead(direction: HalfConnection, prescanned: HalfConnection) -> None:
+    """Move an ignored direction to where it is now: what comes next is no hole."""
+    if direction.base is not None and prescanned.base is not None:
+        ahead = (prescanned.base + prescanned.next - direction.base - direction.next) % _WRAP
         direction.next += ahead if ahead < _WRAP // 2 else 0
         direction.held, direction.held_cost = [], 0
 
 
-def _engine(options: ReadOptions, emit: Callable[[Connection, int, RawFrame], None]) -> Connections:
+def _new_engine(options: ReadOptions, emit: Callable[[Connection, int, RawFrame], None]) -> Connections:
     return Connections(emit, options.limits, options.ports, dialect=options.dialect)
 
 
-def _resumed(
+def _engine_with(
     connection: Connection, options: ReadOptions, emit: Callable[[Connection, int, RawFrame], None]
 ) -> Connections:
-    """Return an engine that knows of one connection."""
-    engine = _engine(options, emit)
+    """Return an engine that has one connection."""
+    engine = _new_engine(options, emit)
     engine.live[reverse_key(connection.key)] = (connection, 1)
     engine.live[connection.key] = (connection, 0)
     return engine
 
 
-def _nobody(_: Connection, __: int, ___: RawFrame) -> None:
-    """Take a frame that was counted elsewhere."""
+def _ignore_frame(_: Connection, __: int, ___: RawFrame) -> None:
+    """Drop a frame: only its count matters here."""

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analysis.archive import check_by_ring
-from analysis.archive.check_by_connection import OUTCOMES, checks, findings_of, outcomes, tallies_of
+from analysis.archive.check_by_connection import OUTCOMES, check_task, findings_of, outcomes, tallies_of
 from analysis.archive.check_by_ring import check_ring
 from analysis.archive.ordered_frames import frames_in_order
 from analysis.archive.packed_batches import packed_frames
@@ -71,9 +71,9 @@ def plain(row: Row) -> Row:
 @pytest.mark.xdist_group("spark")
 def test_findings_are_those_of_the_command_line(spark: SparkSession, expected: Library, tmp_path: Path) -> None:
     rings, checkers = expected
-    told = str(tmp_path / "outcomes")
-    outcomes(spark, rings, {ring: 1 + place % 3 for place, ring in enumerate(rings)}).write.parquet(told)
-    rows = spark.read.parquet(told)
+    path = str(tmp_path / "outcomes")
+    outcomes(spark, rings, {ring: 1 + place % 3 for place, ring in enumerate(rings)}).write.parquet(path)
+    rows = spark.read.parquet(path)
     found: dict[str, list[Row]] = {ring: [] for ring in checkers}
     for row in findings_of(rows).collect():
         found[row["ring"]].append(plain(row.asDict(recursive=True)))
@@ -102,9 +102,11 @@ def test_however_frames_are_bundled(repo_root: Path, tmp_path: Path, rows: int) 
     """One task with two rings of the same capture: connections of the same id do not get in each other's way."""
     batches = read(repo_root / "captures" / "09_feed_real_consumer.pcap")
     paths = in_files(pa.Table.from_batches(batches), tmp_path / "frames")
-    dealt = [batch for ring in ("a", "b") for path in paths for batch in packed_frames(path, ring, 1, rows)]
-    bundles = pa.Table.from_batches(dealt).sort_by([(name, "ascending") for name in ("ring", "share", "first_frame")])
-    made = checks([rule.id for rule in RULES])(iter(bundles.to_batches(max_chunksize=3)))
+    packed = [batch for ring in ("a", "b") for path in paths for batch in packed_frames(path, ring, 1, rows)]
+    shuffled = pa.Table.from_batches(packed).sort_by(
+        [(name, "ascending") for name in ("ring", "partition", "first_frame")]
+    )
+    made = check_task([rule.id for rule in RULES])(iter(shuffled.to_batches(max_chunksize=3)))
     found = pa.Table.from_batches(made, OUTCOMES).to_pylist()
     by_ring = {ring: [row["finding"] for row in found if row["ring"] == ring and row["finding"]] for ring in ("a", "b")}
     wanted = findings(checked(batches))
@@ -133,9 +135,9 @@ def test_a_ring_by_itself(repo_root: Path, tmp_path: Path) -> None:
     written = {Path(name).parts[0]: pq.read_table(tmp_path / name, partitioning=None).to_pylist() for name in names}
     checker = checked(batches)
     assert written["findings"] == findings(checker)
-    told = {row["rule"]: row for row in written["summary"]}
-    assert {rule for rule, tally in checker.tallies.items() if tally.checked} == told.keys()
-    for rule, row in told.items():
+    summary = {row["rule"]: row for row in written["summary"]}
+    assert {rule for rule, tally in checker.tallies.items() if tally.checked} == summary.keys()
+    for rule, row in summary.items():
         tally = checker.tallies[rule]
         assert (row["checked"], row["held"], row["violated"]) == (tally.checked, tally.held, tally.violated)
         assert {each["reason"]: each["count"] for each in row["unknown"]} == tally.unknown
@@ -156,9 +158,9 @@ def test_findings_beyond_the_limit_are_counted(spark: SparkSession, repo_root: P
     """Every task keeps up to the limit; what is too much of their sum is counted as if there were one task."""
     batches = read(repo_root / "captures" / "09_feed_real_consumer.pcap")
     paths = in_files(pa.Table.from_batches(batches), tmp_path / "frames")
-    told = str(tmp_path / "outcomes")
-    outcomes(spark, {"r": paths}, {"r": 3}, limit=2).write.parquet(told)
-    rows = spark.read.parquet(told)
+    path = str(tmp_path / "outcomes")
+    outcomes(spark, {"r": paths}, {"r": 3}, limit=2).write.parquet(path)
+    rows = spark.read.parquet(path)
     sums = tallies_of(rows, limit=2).groupBy("rule").sum("violated", "unlisted").collect()
     kept = findings_of(rows, limit=2).groupBy("rule").agg({"*": "count", "echoes": "sum"}).collect()
     listed = {row["rule"]: row["count(1)"] + row["sum(echoes)"] for row in kept}
@@ -169,7 +171,7 @@ def test_findings_beyond_the_limit_are_counted(spark: SparkSession, repo_root: P
 
 
 @pytest.mark.parametrize(
-    ("sizes", "cores", "whole", "shares"),
+    ("sizes", "cores", "whole", "partitions"),
     [
         ({"a": 50, "b": 60, "c": 10}, 1, ["b", "a", "c"], {}),
         ({"a": 50, "b": 60, "c": 10}, 2, ["c"], {"b": 4, "a": 4}),
@@ -182,16 +184,16 @@ def test_which_rings_are_shared_out(
     sizes: dict[str, int],
     cores: int,
     whole: list[str],
-    shares: dict[str, int],
+    partitions: dict[str, int],
 ) -> None:
     """More than half of a core's part is too much: 60 of 120 for one core, 30 for two; 125 of 1,000 for four."""
-    monkeypatch.setattr(check_by_ring, "_SMALL_BYTES", 1)
+    monkeypatch.setattr(check_by_ring, "_ONE_TASK_BYTES", 1)
     for ring, size in sizes.items():
         place = tmp_path / "frames" / "day=2026-11-16" / f"ring={ring}"
         place.mkdir(parents=True)
         (place / "x.parquet").write_bytes(b"x" * size)
         (place / "_hidden.parquet").write_bytes(b"x" * 1000)
-    assert check_by_ring.partitioned(check_by_ring.rings_below(tmp_path), cores) == (whole, shares)
+    assert check_by_ring.whole_or_partitioned(check_by_ring.rings_below(tmp_path), cores) == (whole, partitions)
 
 
 def test_every_part_of_a_ring_is_a_run_of_its_own(repo_root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Archives that grow, change and shrink: what is compared anew is enough, and is not everything."""
+"""Archives that grow, change and shrink: what is compared again is enough, and is not everything."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tests.support.checking import clean
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-Talks = list[Conversation]
+Conversations = list[Conversation]
 
 
 def tap(path: Path, port: int, history: int = 0, **change: Any) -> None:
     """Write a capture of a bucket of one history or another, with the first mutation changed or not."""
-    talks = copy.deepcopy(clean("multiplex"))
-    frames = [each.frame for talk in talks for each in talk]
+    conversations = copy.deepcopy(clean("multiplex"))
+    frames = [each.frame for conversation in conversations for each in conversation]
     for frame in frames:
         if frame.name == "stream_request" and frame.response and frame.value:
             frame.value = bytes([frame.value[0] ^ history]) + frame.value[1:]
     first = next(frame for frame in frames if frame.name == "mutation" and frame.value)
     for name, value in change.items():
         setattr(first, name, value)
-    write_capture(path, talks, port)
+    write_capture(path, conversations, port)
 
 
 def rows(spark: SparkSession, archive: Path, name: str) -> list[str]:
@@ -48,13 +48,13 @@ def test_what_has_grown_is_as_if_it_were_new(
 ) -> None:
     source, grown, new = tmp_path / "in", tmp_path / "one that grows", tmp_path / "new"
     read: list[list[str]] = []
-    asked = seqno_spans.rings
+    asked = seqno_spans.rings_showing
 
     def spy(*arguments: DataFrame) -> list[str]:
         read.append(asked(*arguments))
         return read[-1]
 
-    monkeypatch.setattr(seqno_spans, "rings", spy)
+    monkeypatch.setattr(seqno_spans, "rings_showing", spy)
     tap(source / "a" / "0.pcap", 0)
     tap(source / "b" / "0.pcap", 500, value=b"{}")
     tap(source / "c" / "0.pcap", 1000, history=1)
@@ -80,8 +80,8 @@ def test_what_has_grown_is_as_if_it_were_new(
     assert "another CAS" in after[0]
 
     # Rings that are too large for one task make no difference either: here half of them are.
-    monkeypatch.setattr(check_by_ring, "_SMALL_BYTES", 0)
-    whole, large = check_by_ring.partitioned(check_by_ring.rings_below(grown), 2)
+    monkeypatch.setattr(check_by_ring, "_ONE_TASK_BYTES", 0)
+    whole, large = check_by_ring.whole_or_partitioned(check_by_ring.rings_below(grown), 2)
     assert whole
     assert large
     fresh = job.run(spark, new, [str(source)])
@@ -112,7 +112,7 @@ class World:
             f"{name} bigint" for name in ATTRIBUTES
         )
         every = spark.createDataFrame([row for rows in self.shown.values() for row in rows], types)
-        return lambda rings: seqno_spans.of_rings(every, rings)
+        return lambda rings: seqno_spans.rows_of_rings(every, rings)
 
 
 def observed(chance: random.Random, ring: str, bucket: str) -> list[tuple[Any, ...]]:
@@ -137,20 +137,22 @@ def test_random_moves(spark: SparkSession, tmp_path: Path) -> None:
     kept = {name: old.shown[name] for name in ("kept1", "kept2", "kept3")}
     new = World({**kept, "changed": ring("changed", 8), "come": ring("come", 8)})
     states = [{name: str(hash(tuple(rows))) for name, rows in world.shown.items()} for world in (old, new)]
-    move = RingDelta.between(*states)
-    assert (move.came, move.went) == ({"changed", "come"}, {"changed", "gone"})
+    delta = RingDelta.between(*states)
+    assert (delta.added, delta.removed) == ({"changed", "come"}, {"changed", "gone"})
 
-    known = seqno_spans.spans(old.versions(spark)(old.shown))
-    earlier = xcn_01.compared(seqno_spans.placed(old.versions(spark)(old.shown), None))
+    known = seqno_spans.ring_spans(old.versions(spark)(old.shown))
+    earlier = xcn_01.compare_intervals(seqno_spans.with_interval(old.versions(spark)(old.shown), None))
     for name, table in (("known", known), ("earlier", earlier)):
         table.write.parquet(str(tmp_path / name))
     known, earlier = (spark.read.parquet(str(tmp_path / name)) for name in ("known", "earlier"))
     shown = new.versions(spark)
-    now = seqno_spans.spans(shown(move.came))
-    told, counted = cross_check.updated(shown, now, known, earlier, move, spark_tables.uri(tmp_path / "due"))
-    assert rows_of(xcn_01.roots(told)) == rows_of(
-        xcn_01.roots(xcn_01.compared(seqno_spans.placed(shown(new.shown), None)))
+    now = seqno_spans.ring_spans(shown(delta.added))
+    compared, counted = cross_check.compare_changed(
+        shown, now, known, earlier, delta, spark_tables.uri(tmp_path / "due")
     )
-    again = seqno_spans.placed(shown(new.shown), spark.read.parquet(str(tmp_path / "due")))
+    assert rows_of(xcn_01.roots(compared)) == rows_of(
+        xcn_01.roots(xcn_01.compare_intervals(seqno_spans.with_interval(shown(new.shown), None)))
+    )
+    again = seqno_spans.with_interval(shown(new.shown), spark.read.parquet(str(tmp_path / "due")))
     assert 0 < again.count() < sum(map(len, new.shown.values())) / 2
     assert sorted(row["ring"] for row in counted.select("ring").distinct().collect()) == sorted(new.shown)

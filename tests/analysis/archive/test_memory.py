@@ -21,23 +21,23 @@ import pyarrow as pa
 from pathlib import Path
 from dissector.options import ReadOptions
 
-def told(rows):
+def print_peak(rows):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(rows, peak)
 """
 _INGEST = """
-from analysis.archive.ingest import ingests
-from analysis.archive.rings import find, rings
+from analysis.archive.ingest import ingest_task
+from analysis.archive.rings import find_captures, group_into_rings
 
-found = rings(find([sys.argv[1]]))
-task = ingests(Path(sys.argv[2]), lambda: found, ReadOptions())
+found = group_into_rings(find_captures([sys.argv[1]]))
+task = ingest_task(Path(sys.argv[2]), lambda: found, ReadOptions())
 (result,) = [row for batch in task(iter([pa.RecordBatch.from_pydict({"id": [0]})])) for row in batch.to_pylist()]
 assert result["connections"] == 1, result
-told(result["frames"])
+print_peak(result["frames"])
 """
 _CHECK = """
-from analysis.archive.packed_batches import BUNDLES, packed
-from analysis.archive.check_by_connection import checks
+from analysis.archive.packed_batches import PACKED_BATCHES, pack_batch
+from analysis.archive.check_by_connection import check_task
 from analysis.context import COLUMNS
 from analysis.rules import RULES
 from dissector.capture import Input
@@ -52,12 +52,12 @@ def batches():
         for part in pa.Table.from_batches([batch.select(sorted(COLUMNS))]).to_batches(16384):
             rows += len(part)
             first = part.column("frame")[0].as_py()
-            row = {"ring": "r", "share": 0, "first_frame": first, "frames": packed(part)}
-            yield pa.RecordBatch.from_pylist([row], BUNDLES)
+            row = {"ring": "r", "partition": 0, "first_frame": first, "frames": pack_batch(part)}
+            yield pa.RecordBatch.from_pylist([row], PACKED_BATCHES)
 
-tallies = [row for batch in checks([rule.id for rule in RULES])(batches()) for row in batch.to_pylist()]
+tallies = [row for batch in check_task([rule.id for rule in RULES])(batches()) for row in batch.to_pylist()]
 assert any(row["tally"]["checked"] >= rows // 4 for row in tallies), "it was checked"
-told(rows)
+print_peak(rows)
 """
 
 

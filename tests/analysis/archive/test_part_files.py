@@ -16,7 +16,7 @@ from analysis.archive import manifest, transaction
 from analysis.archive.ingest import ingest
 from analysis.archive.manifest import Manifest, ManifestEntry
 from analysis.archive.part_files import publish
-from analysis.archive.rings import Capture, find, ring_id, rings
+from analysis.archive.rings import Capture, find_captures, group_into_rings, ring_id
 from dissector.capture import Input
 from dissector.errors import InputError, UsageError
 from dissector.options import ReadOptions
@@ -34,14 +34,16 @@ def touch(path: Path, size: int = 1) -> Path:
 def test_a_directory_is_a_ring(tmp_path: Path) -> None:
     for name in ("a/1.pcap", "a/2.pcap.zst", "b/x.pcapng", "b/ring.pcap7", "b/notes.txt", "b/x.truth.json.gz"):
         touch(tmp_path / name, 3 if "x" in name else 1)
-    found = find([str(tmp_path)])
+    found = find_captures([str(tmp_path)])
     assert {Path(each.path).name for each in found} == {"1.pcap", "2.pcap.zst", "x.pcapng", "ring.pcap7"}
-    together = rings(found)
+    together = group_into_rings(found)
     assert [(Path(each.place).name, each.size) for each in together] == [("b", 4), ("a", 2)]
-    assert len(rings(found, separate=True)) == 4
+    assert len(group_into_rings(found, separate=True)) == 4
     assert all(each.id == ring_id(each.place) and each.id[0] == "r" for each in together)
-    assert {each.path for each in find([str(tmp_path / "b" / "notes.txt")])} == {str(tmp_path / "b" / "notes.txt")}
-    assert {Path(each.path).parent.name for each in find([str(tmp_path)], without=tmp_path / "b")} == {"a"}
+    assert {each.path for each in find_captures([str(tmp_path / "b" / "notes.txt")])} == {
+        str(tmp_path / "b" / "notes.txt")
+    }
+    assert {Path(each.path).parent.name for each in find_captures([str(tmp_path)], without=tmp_path / "b")} == {"a"}
 
 
 @pytest.mark.parametrize("name", ["", "nothing.pcap", "none*.pcap", "empty"])
@@ -49,7 +51,7 @@ def test_names_that_stand_for_nothing(tmp_path: Path, name: str, monkeypatch: py
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError):
-        find([name])
+        find_captures([name])
 
 
 def contents(*names: str) -> Manifest:
@@ -115,7 +117,7 @@ def test_hidden_files_get_their_names_once(tmp_path: Path) -> None:
 def test_a_file_that_breaks_the_reader_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = write_capture(tmp_path / "in" / "good.pcap", clean("basic"))
     bad = write_capture(tmp_path / "in" / "bad.pcap", clean("multiplex"), port=300)
-    (ring,) = rings(find([str(tmp_path / "in")]))
+    (ring,) = group_into_rings(find_captures([str(tmp_path / "in")]))
 
     class Breaks(ingesting.FrameReader):
         def __init__(self, inputs: list[Input], *args: object, **more: object) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from analysis.archive import job, manifest
 from analysis.archive.ingest import ingest
 from analysis.archive.manifest import Manifest, ManifestEntry
-from analysis.archive.rings import Capture, find, rings
+from analysis.archive.rings import Capture, find_captures, group_into_rings
 from dissector.errors import InputError
 from dissector.options import ReadOptions
 from tests.support.archive_cases import rotated, write_capture
@@ -50,30 +50,30 @@ def s3(bucket: Path) -> Iterator[Served]:
 
 
 def test_directories_of_a_bucket_are_rings(s3: Served, bucket: Path) -> None:
-    found = find([f"s3a://{WHO}traces/{s3.query}"])
+    found = find_captures([f"s3a://{WHO}traces/{s3.query}"])
     assert {each.path for each in found} == {
         f"s3://traces/{name}" for name in ("one/a.pcap", "one/z.pcap", "two/b.pcap")
     }
-    assert [ring.place for ring in rings(found)] == ["s3://traces/one", "s3://traces/two"]
-    assert len(rings(found, separate=True)) == 3
-    by_pattern = find([f"s3://{WHO}traces/*/{s3.query}", f"s3://{WHO}traces/one/*.txt{s3.query}"])
+    assert [ring.place for ring in group_into_rings(found)] == ["s3://traces/one", "s3://traces/two"]
+    assert len(group_into_rings(found, separate=True)) == 3
+    by_pattern = find_captures([f"s3://{WHO}traces/*/{s3.query}", f"s3://{WHO}traces/one/*.txt{s3.query}"])
     assert [each.path for each in by_pattern if not each.path.endswith(".txt")] == [each.path for each in found]
     assert len(by_pattern) == 4  # what is named or matched is taken up, whatever it is called
     # A list tells times to the millisecond and an answer about one object to the second: it is the same file.
-    (alone,) = find([f"s3://{WHO}traces/two/b.pcap{s3.query}"])
+    (alone,) = find_captures([f"s3://{WHO}traces/two/b.pcap{s3.query}"])
     assert alone in found
-    assert alone == Capture.of(alone.path, near=found[0])
-    assert Capture.of("s3://traces/two/none.pcap", near=found[0]) is None
+    assert alone == Capture.of(alone.path, beside=found[0])
+    assert Capture.of("s3://traces/two/none.pcap", beside=found[0]) is None
     (bucket / "traces" / "two" / "b.pcap").touch()
     os.utime(bucket / "traces" / "two" / "b.pcap", (1, 1))
-    (later,) = find([f"s3://{WHO}traces/two/b.pcap{s3.query}"])
+    (later,) = find_captures([f"s3://{WHO}traces/two/b.pcap{s3.query}"])
     assert later != alone
 
 
 @pytest.mark.parametrize("name", ["none/", "one/*.gz", "one/none.pcap"])
 def test_addresses_that_stand_for_nothing(s3: Served, name: str) -> None:
     with pytest.raises(InputError) as raised:
-        find([f"s3://{WHO}traces/{name}{s3.query}"])
+        find_captures([f"s3://{WHO}traces/{name}{s3.query}"])
     assert SECRET not in str(raised.value)
 
 
@@ -81,22 +81,22 @@ def test_a_directory_without_captures(s3: Served, bucket: Path) -> None:
     (bucket / "traces" / "three").mkdir()
     (bucket / "traces" / "three" / "notes.txt").write_text("nothing")
     with pytest.raises(InputError, match=r"^s3://traces/three: no captures there$"):
-        find([f"s3://{WHO}traces/three{s3.query}"])
+        find_captures([f"s3://{WHO}traces/three{s3.query}"])
 
 
 def test_one_name_on_two_systems(s3: Served, bucket: Path) -> None:
     with s3_server(bucket) as other, pytest.raises(InputError, match="on two file systems"):
-        find([f"s3://{WHO}traces/two/b.pcap{each.query}" for each in (s3, other)])
+        find_captures([f"s3://{WHO}traces/two/b.pcap{each.query}" for each in (s3, other)])
 
 
 def test_local_files_by_address(bucket: Path) -> None:
-    assert find([f"file://{bucket}/traces"]) == find([str(bucket / "traces")])
-    assert find([f"file://{bucket}/traces/t%77o/?.pcap"]) == find([str(bucket / "traces" / "two")])
+    assert find_captures([f"file://{bucket}/traces"]) == find_captures([str(bucket / "traces")])
+    assert find_captures([f"file://{bucket}/traces/t%77o/?.pcap"]) == find_captures([str(bucket / "traces" / "two")])
 
 
 def test_what_it_takes_to_open_is_not_written_down(s3: Served) -> None:
-    found = find([f"s3://{WHO}traces{s3.query}"])
-    contents = Manifest("me", {ring.id: ManifestEntry(ring.place, ring.captures) for ring in rings(found)})
+    found = find_captures([f"s3://{WHO}traces{s3.query}"])
+    contents = Manifest("me", {ring.id: ManifestEntry(ring.place, ring.captures) for ring in group_into_rings(found)})
     assert SECRET not in contents.dumps() + repr(contents)
     again = Manifest.loads(contents.dumps())
     assert again == contents
@@ -104,8 +104,12 @@ def test_what_it_takes_to_open_is_not_written_down(s3: Served) -> None:
 
 
 def test_a_ring_elsewhere_is_read_as_a_local_one(s3: Served, bucket: Path, tmp_path: Path) -> None:
-    remote = next(each for each in rings(find([f"s3://{WHO}traces{s3.query}"])) if each.place.endswith("one"))
-    local = next(each for each in rings(find([str(bucket / "traces")])) if each.place.endswith("one"))
+    remote = next(
+        each for each in group_into_rings(find_captures([f"s3://{WHO}traces{s3.query}"])) if each.place.endswith("one")
+    )
+    local = next(
+        each for each in group_into_rings(find_captures([str(bucket / "traces")])) if each.place.endswith("one")
+    )
     tables = []
     for number, ring in enumerate((remote, local)):
         result = ingest(tmp_path / str(number), ring, ReadOptions())
@@ -123,7 +127,7 @@ def test_a_ring_elsewhere_is_read_as_a_local_one(s3: Served, bucket: Path, tmp_p
 def test_what_can_not_be_reached_is_not_taken_for_a_bad_file(s3: Served, bucket: Path, tmp_path: Path) -> None:
     """Otherwise it would be in quarantine, and no later run would read it."""
     (bucket / "traces" / "two" / "junk.pcap").write_text("no capture at all")
-    (ring,) = rings(find([f"s3://{WHO}traces/two{s3.query}"]))
+    (ring,) = group_into_rings(find_captures([f"s3://{WHO}traces/two{s3.query}"]))
     assert ingest(tmp_path / "out", ring, ReadOptions())["left_out"] == 1
     s3.refuses = "two/b.pcap"
     with pytest.raises(InputError, match=r"^s3://traces/two/b\.pcap: "):
@@ -146,7 +150,10 @@ def test_an_archive_of_a_bucket_that_grows(
     entry = next(each for each in manifest.read(archive).rings.values() if each.place == "s3://traces/one")
     assert [Path(each.path).name for each in entry.captures] == ["a.pcap", "m.pcap", "z.pcap"]
     whole = write_capture(tmp_path / "whole.pcap", clean("multiplex"))
-    assert entry.frames == ingest(tmp_path / "whole", rings(find([str(whole)]))[0], ReadOptions())["frames"]
+    assert (
+        entry.frames
+        == ingest(tmp_path / "whole", group_into_rings(find_captures([str(whole)]))[0], ReadOptions())["frames"]
+    )
     for path in (each for each in archive.rglob("*") if each.is_file()):
         assert SECRET.encode() not in path.read_bytes()
     # A file that can't be reached any more ends the run, and the archive is as it was.

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analysis.archive import xcn_01
 from analysis.archive.document_versions import versions
-from analysis.archive.seqno_spans import placed
+from analysis.archive.seqno_spans import with_interval
 from tests.support.archive_cases import RING_SCHEMA, read, with_ring, write_capture
 from tests.support.checking import clean
 
@@ -88,10 +88,12 @@ def test_frames_stay_where_they_are_while_they_get_their_branch(
     usual = spark.conf.get(threshold)
     try:
         spark.conf.set(threshold, "25k")  # less than the frames have, more than the answers to stream requests
-        plain, noted = versions(frames, small), versions(frames, small, str(tmp_path / "told"))
-        plans = [rows._jdf.queryExecution().sparkPlan().toString() for rows in (plain, noted)]
+        plain, materialized = versions(frames, small), versions(frames, small, str(tmp_path / "scratch"))
+        plans = [rows._jdf.queryExecution().sparkPlan().toString() for rows in (plain, materialized)]
         assert ["SortMergeJoin" in plan for plan in plans] == [True, False]
-        one, other = (rows.groupBy("branch", "bucket").count().orderBy("branch").collect() for rows in (plain, noted))
+        one, other = (
+            rows.groupBy("branch", "bucket").count().orderBy("branch").collect() for rows in (plain, materialized)
+        )
     finally:
         spark.conf.set(threshold, usual)
     assert one == other
@@ -100,7 +102,7 @@ def test_frames_stay_where_they_are_while_they_get_their_branch(
 
 def test_a_hot_vbucket_is_summed_up_before_it_is_sent_around(frames: DataFrame, named: DataFrame) -> None:
     shown = versions(frames, named).where("branch is not null")
-    counted = xcn_01.compared(placed(shown, None))
+    counted = xcn_01.compare_intervals(with_interval(shown, None))
     roots = xcn_01.roots(counted)
     (root,) = [row.asDict() for row in roots.collect()]
     seqnos = root["checked"]
@@ -125,14 +127,15 @@ def test_observations_that_differ_in_every_way() -> None:
     """However many there are, the pair is the first that differs and the earliest that it differs from."""
     nothing = dict.fromkeys(xcn_01.ATTRIBUTES)
     rows = [
-        {**nothing, "time_ns": time, "ring": "r", "frame": 1, **dict.fromkeys(xcn_01.PLACE[3:], 0)} for time in range(9)
+        {**nothing, "time_ns": time, "ring": "r", "frame": 1, **dict.fromkeys(xcn_01.OBSERVATION[3:], 0)}
+        for time in range(9)
     ]
     rows[1]["cas"] = 5
     rows[2]["kind"] = 0
     rows[4] |= {"cas": 5, "kind": 0}
     rows[6] |= {"cas": 6, "kind": 1}
     rows[7] |= {"cas": 7}
-    what, guilty, other = xcn_01._pair(rows[::-1])
-    assert (what, guilty["time_ns"], other["time_ns"]) == (4, 6, 1)
+    what, later, earlier = xcn_01._first_difference(rows[::-1])
+    assert (what, later["time_ns"], earlier["time_ns"]) == (4, 6, 1)
     with pytest.raises(ValueError, match="do not"):
-        xcn_01._pair(rows[:6])
+        xcn_01._first_difference(rows[:6])

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from analysis.archive import xcn_01
 from analysis.archive.document_versions import VERSION, versions
-from analysis.archive.seqno_spans import placed
+from analysis.archive.seqno_spans import with_interval
 from analysis.check.findings import Finding
 from dissector.generate.conversation import Conversation
 from dissector.generate.frame import Frame
@@ -25,22 +25,26 @@ from tests.support.checking import clean
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-Talks = list[Conversation]
+Conversations = list[Conversation]
 
 
-def frames_of(talks: Talks, name: str) -> list[Frame]:
-    return [emission.frame for talk in talks for emission in talk if emission.frame.name == name]
+def frames_of(conversations: Conversations, name: str) -> list[Frame]:
+    return [
+        emission.frame for conversation in conversations for emission in conversation if emission.frame.name == name
+    ]
 
 
-def first(talks: Talks, name: str = "mutation") -> Frame:
-    return next(frame for frame in frames_of(talks, name) if not frame.response and (frame.value or name != "mutation"))
+def first(conversations: Conversations, name: str = "mutation") -> Frame:
+    return next(
+        frame for frame in frames_of(conversations, name) if not frame.response and (frame.value or name != "mutation")
+    )
 
 
-def change(**values: object) -> Callable[[Talks], None]:
+def change(**values: object) -> Callable[[Conversations], None]:
     """Change the first mutation: its own attributes, or fields."""
 
-    def act(talks: Talks) -> None:
-        frame = first(talks)
+    def act(conversations: Conversations) -> None:
+        frame = first(conversations)
         for name, value in values.items():
             if hasattr(frame, name):
                 setattr(frame, name, value)
@@ -51,42 +55,44 @@ def change(**values: object) -> Callable[[Talks], None]:
     return act
 
 
-def to_deletion(talks: Talks) -> None:
-    frame = first(talks)
+def to_deletion(conversations: Conversations) -> None:
+    frame = first(conversations)
     frame.name, frame.value = "deletion", b""
     frame.fields = {name: frame.fields[name] for name in ("by_seqno", "rev_seqno")}
     frame.datatype = 0
 
 
-def to_expiration(talks: Talks) -> None:
-    frame = first(talks, "deletion")
+def to_expiration(conversations: Conversations) -> None:
+    frame = first(conversations, "deletion")
     frame.name = "expiration"
 
 
-def other_values(talks: Talks) -> None:
-    for frame in frames_of(talks, "mutation"):
+def other_values(conversations: Conversations) -> None:
+    for frame in frames_of(conversations, "mutation"):
         frame.value = frame.value.swapcase()
 
 
-def other_log(talks: Talks) -> None:
+def other_log(conversations: Conversations) -> None:
     """The second tap is on a bucket of another history: same seqnos, other uuids, other documents."""
-    other_values(talks)
-    for frame in frames_of(talks, "stream_request"):
+    other_values(conversations)
+    for frame in frames_of(conversations, "stream_request"):
         if frame.response and frame.value:
             frame.value = bytes([frame.value[0] ^ 1]) + frame.value[1:]
 
 
-def untold(talks: Talks) -> None:
-    """The second tap began to capture behind the set-up."""
-    other_values(talks)
-    for talk in talks:
-        talk.emissions = [each for each in talk.emissions if each.frame.name in ("mutation", "snapshot_marker")]
+def untold(conversations: Conversations) -> None:
+    """The second tap began to capture after the set-up."""
+    other_values(conversations)
+    for conversation in conversations:
+        conversation.emissions = [
+            each for each in conversation.emissions if each.frame.name in ("mutation", "snapshot_marker")
+        ]
 
 
 @dataclass(frozen=True)
 class Case:
     name: str
-    act: Callable[[Talks], None] = lambda _: None
+    act: Callable[[Conversations], None] = lambda _: None
     scenario: str = "multiplex"
     says: str = ""  #: how the sentence goes on; nothing: silent
     echoes: int = 0
@@ -125,20 +131,20 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     batches, connections = [], []
     for number, case in enumerate(CASES):
         for tap in range(2):
-            talks = copy.deepcopy(clean(case.scenario))
+            conversations = copy.deepcopy(clean(case.scenario))
             if tap:
-                case.act(talks)
-            path = write_capture(folder / f"{number}" / f"tap{tap}.pcap", talks, port=500 * tap)
+                case.act(conversations)
+            path = write_capture(folder / f"{number}" / f"tap{tap}.pcap", conversations, port=500 * tap)
             ring = f"{number}-{tap}"
             for batch in read(path):
                 batches.append(with_ring(batch, ring))
                 connections += [(ring, name, case.name) for name in set(batch.column("connection").to_pylist())]
     frames = spark.read.parquet(str(write_table(folder / "frames.parquet", batches)))
     named = spark.createDataFrame(sorted(set(connections)), "ring string, connection string, bucket string")
-    told = str(folder / "roots")
+    path = str(folder / "roots")
     shown = versions(frames, named)
-    xcn_01.roots(xcn_01.compared(placed(shown, None))).write.parquet(told)
-    roots = spark.read.parquet(told)
+    xcn_01.roots(xcn_01.compare_intervals(with_interval(shown, None))).write.parquet(path)
+    roots = spark.read.parquet(path)
     sums = {row["bucket"]: row for row in roots.groupBy("bucket").sum("checked", "undecided").collect()}
     assert sums["two taps"]["sum(checked)"] > 40
     assert sums["two taps"]["sum(undecided)"] == 0

@@ -93,11 +93,11 @@ def server(tmp_path: Path) -> Iterator[str]:
 def test_frames_through_a_server(server: str, tmp_path: Path) -> None:
     paths = []
     for number, count in enumerate((30, 3)):
-        talk = Conversation(Ends(ports=(41_000 + number, 11_210))).open()
+        conversation = Conversation(Ends(ports=(41_000 + number, 11_210))).open()
         for seqno in range(1, count + 1):
-            talk.send(SERVER, mutation(1, 5, seqno, b"key%d" % seqno, b"v" * 700), mss=500)
+            conversation.send(SERVER, mutation(1, 5, seqno, b"key%d" % seqno, b"v" * 700), mss=500)
         path = tmp_path / f"{number}.pcap"
-        path.write_bytes(pcap_file(packed(talk.packets)))
+        path.write_bytes(pcap_file(packed(conversation.packets)))
         paths.append(str(path))
     answer = tmp_path / "answer.parquet"
     done = client(_CLIENT, server, str(answer), *paths)

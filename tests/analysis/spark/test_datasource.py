@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.spark.datasource import MAX_SHARES, UprReader
+from analysis.spark.datasource import MAX_PARTITIONS, UprReader
 from analysis.spark.read_options import SourceOptions
 from dissector.frames.schema import ALWAYS
 from tests.support.split_archives import decoded_at_once, fragmented, packed, pcap_file, write
@@ -22,15 +22,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 def large(folder: Path, connections: int = 12) -> Path:
     """Write a capture of many connections, some packets in fragments."""
-    talks = []
+    conversations = []
     for index in range(connections):
-        talk = Conversation(Ends(ports=(41_000 + index, 11_210), isns=(1_000, 5_000 + index))).open()
+        conversation = Conversation(Ends(ports=(41_000 + index, 11_210), isns=(1_000, 5_000 + index))).open()
         for seqno in range(1, 9):
             value = shake_128(b"%d %d" % (index, seqno)).digest(400)
-            talk.send(SERVER, mutation(index, 5, seqno, b"key%d" % seqno, value), mss=300)
-        talks.append(talk.packets)
+            conversation.send(SERVER, mutation(index, 5, seqno, b"key%d" % seqno, value), mss=300)
+        conversations.append(conversation.packets)
     packets = []
-    for number, packet in enumerate(packed([wire for group in zip(*talks, strict=True) for wire in group])):
+    for number, packet in enumerate(packed([wire for group in zip(*conversations, strict=True) for wire in group])):
         packets += fragmented(packet, 136, number) if number % 31 == 17 else [packet]
     path = folder / "large.pcap"
     path.write_bytes(pcap_file(packets))
@@ -72,7 +72,7 @@ def test_a_large_file_is_read_by_several_tasks(spark: SparkSession, tmp_path: Pa
     assert in_order(frames) == alone
 
 
-def test_a_joined_run_is_shared_out_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_joined_run_is_partitioned_too(spark: SparkSession, tmp_path: Path) -> None:
     data = large(tmp_path).read_bytes()
     at, records = 24, []
     while at < len(data):
@@ -95,10 +95,10 @@ def test_how_many_tasks_there_are(tmp_path: Path) -> None:
     options = {"path": str(tmp_path / "sparse.pcap")}
     assert len(UprReader(options).partitions()) == 3  # of 1 GB
     assert len(UprReader(options | {"splitbytes": str(3 << 30)}).partitions()) == 1
-    assert len(UprReader(options | {"splitbytes": "1024"}).partitions()) == MAX_SHARES
+    assert len(UprReader(options | {"splitbytes": "1024"}).partitions()) == MAX_PARTITIONS
 
 
-def test_a_share_that_is_too_small_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_split_that_is_too_small_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="at least 1024"):
         spark.read.format("upr").option("splitBytes", "5").load(str(large(tmp_path))).count()
 

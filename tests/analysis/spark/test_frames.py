@@ -30,16 +30,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 def traffic() -> list[bytes]:
     """Three rotated files of three connections, of which one uses the ports of another again, some in fragments."""
-    talks = []
+    conversations = []
     for index in range(3):
         ends = Ends(ports=(40_000 + index % 2, 11_210), isns=(1_000 * index, 77_000_000 + index))
-        talk = Conversation(ends).open()
+        conversation = Conversation(ends).open()
         for seqno in range(1, 31):
-            talk.send(SERVER, mutation(index, 5, seqno, b"key%d" % seqno, b"v" * 700), mss=500)
+            conversation.send(SERVER, mutation(index, 5, seqno, b"key%d" % seqno, b"v" * 700), mss=500)
             if seqno % 10 == 0:
-                talk.send(CLIENT, noop(seqno))
-        talks.append(talk.packets)
-    wires = [wire for pair in zip(talks[0], talks[1], strict=True) for wire in pair] + talks[2]
+                conversation.send(CLIENT, noop(seqno))
+        conversations.append(conversation.packets)
+    wires = [wire for pair in zip(conversations[0], conversations[1], strict=True) for wire in pair] + conversations[2]
     packets = []
     for number, packet in enumerate(packed(wires)):
         packets += fragmented(packet, 136, number) if number % 40 == 21 else [packet]
@@ -56,7 +56,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_an_archive_in_parts_equals_the_single_process_reader(spark: SparkSession, files: list[str]) -> None:
     reading = SourceOptions(values=True, split_bytes=15_000)
     plan = plan_archive(spark, files, reading)
-    assert len(plan.pieces) > 6  # every file in two parts at least
+    assert len(plan.splits) > 6  # every file in two parts at least
     frames = frames_of(spark, plan, reading, numbered=True).toArrow().sort_by("frame")
     expected = decoded_at_once(files, reading)
     assert len(expected) > 90
@@ -120,11 +120,11 @@ def test_an_archive_on_s3(
 _SUBMITTED = """
 import json, sys
 from analysis.spark.split.read_frames import read_frames
-from analysis.spark.read_options import Reading
+from analysis.spark.read_options import SourceOptions
 from analysis.spark.session import spark_session
 
 spark = spark_session()
-frames = read_frames(spark, sys.argv[2:], Reading(split_bytes=20_000), shares=2)
+frames = read_frames(spark, sys.argv[2:], SourceOptions(split_bytes=20_000), partitions=2)
 found = {"frames": frames.count(), "master": spark.conf.get("spark.master")}
 with open(sys.argv[1], "w") as file:
     json.dump(found, file)

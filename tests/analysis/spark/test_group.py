@@ -1,4 +1,4 @@
-"""Spark starts once: its tests go to one worker of pytest-xdist, and the others are dealt out as ever."""
+"""Spark starts once: its tests go to one worker of pytest-xdist, and the others are distributed as usual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded captures cut into pieces anywhere: the rows are those of the single-process reader."""
+"""Recorded captures cut into splits anywhere: the rows are those of the single-process reader."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.support.split_archives import Packet, pcap_file
 
 
 @pytest.mark.parametrize("path", sorted(CAPTURES.glob("*.pcap*")), ids=lambda path: path.name)
-def test_recorded_captures_in_pieces(path: Path) -> None:
+def test_recorded_captures_in_splits(path: Path) -> None:
     data = path.read_bytes()
     for parts in (3, 11):
         found = read_both_ways([data], SourceOptions(values=True, split_bytes=max(len(data) // parts, 100)))
-        assert len(found.plan.pieces) > 1
+        assert len(found.plan.splits) > 1
         assert found.fallback == set()
 
 
 @pytest.mark.shared
-def test_shared_captures_in_pieces(shared_dir: Path) -> None:
+def test_shared_captures_in_splits(shared_dir: Path) -> None:
     paths = sorted(shared_dir.glob("captures/**/*.pcap*"))
     assert paths
     for path in paths:

@@ -1,4 +1,4 @@
-"""Captures in parts, connections in shares: whatever is cut where, the rows are those of the single-process reader."""
+"""Captures in splits, segments in partitions: wherever cut, the rows are those of the single-process reader."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.spark.plan import make_plan
 from analysis.spark.read_options import Mode, SourceOptions, ports_of
+from analysis.spark.split.plan import make_plan
 from dissector.capture import CaptureReader, split
 from dissector.capture.split import WHOLE, FilePart, FilePartStream, RangeScan
 from dissector.errors import InputError, UsageError
@@ -35,16 +35,18 @@ from tests.support.tcp_by_hand import SERVER, Conversation, Ends, mutation
 
 
 @given(archives(), st.integers(100, 6000), st.integers(1, 4), st.sampled_from([1, 7, 50, 1000]), st.booleans())
-def test_rows_do_not_depend_on_cuts(files: list[bytes], split: int, shares: int, batch_rows: int, values: bool) -> None:
+def test_rows_do_not_depend_on_cuts(
+    files: list[bytes], split: int, partitions: int, batch_rows: int, values: bool
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = write(files, Path(folder))
         reading = SourceOptions(values=values, split_bytes=split)
         expected = decoded_at_once(paths, reading)
-        found, _ = decoded_in_parts(paths, reading, shares=shares, batch_rows=batch_rows)
+        found, _ = decoded_in_parts(paths, reading, partitions=partitions, batch_rows=batch_rows)
     assert found.to_pylist() == expected.to_pylist()
 
 
-def talk(count: int = 60, value: bytes = b"v" * 300, ends: Ends | None = None) -> Conversation:
+def conversation(count: int = 60, value: bytes = b"v" * 300, ends: Ends | None = None) -> Conversation:
     made = Conversation(ends or Ends()).open()
     for seqno in range(1, count + 1):
         made.send(SERVER, mutation(1, 5, seqno, b"key%d" % seqno, value), mss=500)
@@ -53,16 +55,16 @@ def talk(count: int = 60, value: bytes = b"v" * 300, ends: Ends | None = None) -
 
 @pytest.mark.parametrize("name", sorted(WRITERS))
 def test_every_container_is_cut_or_left_whole(name: str, tmp_path: Path) -> None:
-    paths = write([WRITERS[name](packed(talk().packets))], tmp_path)
+    paths = write([WRITERS[name](packed(conversation().packets))], tmp_path)
     reading = SourceOptions(split_bytes=2000)
-    found, plan = decoded_in_parts(paths, reading, shares=2)
+    found, plan = decoded_in_parts(paths, reading, partitions=2)
     assert found.equals(decoded_at_once(paths, reading))
     # Later interfaces and sections, and packets without a time, need what came before them.
-    assert (len(plan.pieces) > 10) == (name not in {"late interface", "two sections", "no times"})
+    assert (len(plan.splits) > 10) == (name not in {"late interface", "two sections", "no times"})
 
 
 def test_a_part_is_surveyed_again_where_a_payload_looked_like_records(tmp_path: Path) -> None:
-    data = pcap_file(packed(talk(40, _LOOKALIKE).packets))
+    data = pcap_file(packed(conversation(40, _LOOKALIKE).packets))
     paths = write([data], tmp_path)
     guesses = wrong = 0
     cut = split.ranges(len(data), 700)
@@ -75,8 +77,8 @@ def test_a_part_is_surveyed_again_where_a_payload_looked_like_records(tmp_path: 
     reading = SourceOptions(split_bytes=700)
     found, plan = decoded_in_parts(paths, reading)
     assert found.equals(decoded_at_once(paths, reading))
-    assert {piece.part.begin for piece in plan.pieces} <= {0, *starts}
-    assert len(plan.pieces) > 10
+    assert {split.part.begin for split in plan.splits} <= {0, *starts}
+    assert len(plan.splits) > 10
 
 
 def record_starts(data: bytes) -> list[int]:
@@ -90,15 +92,15 @@ def record_starts(data: bytes) -> list[int]:
 @pytest.mark.parametrize("writer", [pcap_file, pcapng_file])
 def test_parts_give_the_packets_of_the_whole(writer: object, tmp_path: Path) -> None:
     assert callable(writer)
-    paths = write([writer(packed(talk().packets))], tmp_path)
+    paths = write([writer(packed(conversation().packets))], tmp_path)
     plan = make_plan(paths, SourceOptions(split_bytes=3000))
-    assert len(plan.pieces) > 5
+    assert len(plan.splits) > 5
     packets, numbers = [], []
-    for piece in plan.pieces:
-        with piece.address.open() as file:
-            for block in CaptureReader(FilePartStream(file, piece.part), name="part"):
+    for each in plan.splits:
+        with each.address.open() as file:
+            for block in CaptureReader(FilePartStream(file, each.part), name="part"):
                 packets += [block.packet(index) for index in range(len(block))]
-                numbers += [piece.part.packets_before + block.first_number + index for index in range(len(block))]
+                numbers += [each.part.packets_before + block.first_number + index for index in range(len(block))]
     with CaptureReader(io.BytesIO(Path(paths[0]).read_bytes())) as reader:
         whole = [block.packet(index) for block in reader for index in range(len(block))]
     assert packets == whole
@@ -106,7 +108,7 @@ def test_parts_give_the_packets_of_the_whole(writer: object, tmp_path: Path) -> 
 
 
 def test_damage_before_another_part_leaves_a_file_whole_and_damage_at_the_end_does_not(tmp_path: Path) -> None:
-    data = pcap_file(packed(talk().packets))
+    data = pcap_file(packed(conversation().packets))
     starts = record_starts(data)
     middle = starts[len(starts) // 2]
     broken = data[: middle + 8] + b"\xff" * 4 + data[middle + 12 :]
@@ -117,7 +119,7 @@ def test_damage_before_another_part_leaves_a_file_whole_and_damage_at_the_end_do
         reading = SourceOptions(split_bytes=2000)
         found, plan = decoded_in_parts(paths, reading)
         assert found.equals(decoded_at_once(paths, reading))
-        assert ([piece.part for piece in plan.pieces] == [WHOLE]) == whole
+        assert ([split.part for split in plan.splits] == [WHOLE]) == whole
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -126,38 +128,40 @@ def test_damage_before_another_part_leaves_a_file_whole_and_damage_at_the_end_do
 def test_fragments_that_lie_in_several_files_and_parts(
     every: int, rotation: int, batch_rows: int, tmp_path: Path
 ) -> None:
-    # Two connections, one packet of each in turn: what came in fragments stands between, before and behind the others.
-    wires = [talk(30).packets, talk(30, ends=Ends(ports=(40_001, 11_210))).packets]
+    # Two connections, one packet of each in turn: segments from fragments stand between, before and after the others.
+    wires = [conversation(30).packets, conversation(30, ends=Ends(ports=(40_001, 11_210))).packets]
     packets: list[Packet] = []
     for number, packet in enumerate(packed([wire for pair in zip(*wires, strict=True) for wire in pair])):
         cut = len(packet.data) > 200 and (number % every == 0 or number > 60)
         packets += fragmented(packet, 136, number) if cut else [packet]
     paths = write([pcap_file(packets[at : at + rotation]) for at in range(0, len(packets), rotation)], tmp_path)
     reading = SourceOptions(split_bytes=1500)
-    for shares in (1, 3):
-        found, _ = decoded_in_parts(paths, reading, shares=shares, batch_rows=batch_rows)
+    for partitions in (1, 3):
+        found, _ = decoded_in_parts(paths, reading, partitions=partitions, batch_rows=batch_rows)
         assert len(found) == 60
         assert found.to_pylist() == decoded_at_once(paths, reading).to_pylist()
 
 
-@pytest.mark.parametrize("shares", [1, 2, 5])
-def test_what_the_end_of_the_run_releases_comes_in_the_order_of_the_connections(shares: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+def test_what_the_end_of_the_run_releases_comes_in_the_order_of_the_connections(
+    partitions: int, tmp_path: Path
+) -> None:
     wires = []
     for port in (40_003, 40_001, 40_002):
-        made = talk(2, ends=Ends(ports=(port, 11_210)))
+        made = conversation(2, ends=Ends(ports=(port, 11_210)))
         wires += made.send(SERVER, mutation(1, 5, 9, b"cut", b"v" * 900), mss=500).packets[:-1]
     paths = write([pcap_file(packed(wires))], tmp_path)
-    found, _ = decoded_in_parts(paths, SourceOptions(), shares=shares, batch_rows=4)
+    found, _ = decoded_in_parts(paths, SourceOptions(), partitions=partitions, batch_rows=4)
     assert found.equals(decoded_at_once(paths, SourceOptions()))
     assert [row["dport"] for row in found.to_pylist() if row["missing"]] == [40_003, 40_001, 40_002]
 
 
 def test_compressed_captures_are_read_by_one_task(tmp_path: Path) -> None:
-    data = pcap_file(packed(talk().packets))
+    data = pcap_file(packed(conversation().packets))
     paths = write([gzip.compress(data)], tmp_path)
     reading = SourceOptions(split_bytes=100)
     found, plan = decoded_in_parts(paths, reading)
-    assert [piece.part for piece in plan.pieces] == [WHOLE]
+    assert [split.part for split in plan.splits] == [WHOLE]
     assert len(found) == 60
 
 
@@ -169,7 +173,7 @@ def test_a_record_larger_than_a_range(tmp_path: Path) -> None:
     reading = SourceOptions(split_bytes=1024)
     found, plan = decoded_in_parts(paths, reading)
     assert found.equals(decoded_at_once(paths, reading))
-    assert len(plan.pieces) == 8  # one for each large packet; the first begins in the same range as the handshake
+    assert len(plan.splits) == 8  # one for each large packet; the first begins in the same range as the handshake
 
 
 def test_parts_of_a_file_need_every_walk_to_meet_the_next() -> None:
@@ -200,12 +204,12 @@ def _never(index: int, known: int) -> RangeScan:
 
 
 def test_files_that_are_no_captures_are_left_out_or_end_the_reading(tmp_path: Path) -> None:
-    (tmp_path / "a.pcap").write_bytes(pcap_file(packed(talk(3).packets)))
+    (tmp_path / "a.pcap").write_bytes(pcap_file(packed(conversation(3).packets)))
     (tmp_path / "b.pcap").write_bytes(b"this is no capture at all")
     for name in (str(tmp_path), f"{tmp_path}/*.pcap"):
         plan = make_plan([name], SourceOptions())
         assert plan.captures == (f"{tmp_path}/a.pcap",)
-        assert [problem.name for problem in plan.problems] == [f"{tmp_path}/b.pcap"]
+        assert [each.name for each in plan.skipped] == [f"{tmp_path}/b.pcap"]
         with pytest.raises(InputError, match=r"b\.pcap: not a capture"):
             make_plan([name], SourceOptions(mode=Mode.FAILFAST))
     with pytest.raises(InputError, match="no such file, or no file matches"):

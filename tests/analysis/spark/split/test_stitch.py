@@ -1,6 +1,6 @@
-"""Connections that cross pieces of a run: scouts, stitchers and pieces give the rows of the single-process reader.
+"""Connections that cross splits of a run: prescan, stitching and decoding give the rows of the single-process reader.
 
-Every test reads its captures both ways and compares all rows; beside that it says which way each talk must have gone.
+Every test reads its captures both ways and compares all rows; it also says which conversations must fall back.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.spark.partitioning import conversation_key
 from analysis.spark.read_options import SourceOptions, ports_of
-from analysis.spark.segment_rows import conversation_key
 from analysis.spark.split import prescan_connections
 from analysis.spark.split.records import RecordKind
 from dissector.options import ReadOptions
@@ -29,7 +29,7 @@ from tests.support.split_and_whole import read_both_ways
 from tests.support.split_archives import (
     Packet,
     archives,
-    decoded_in_pieces,
+    decoded_in_splits,
     fragmented,
     packed,
     pcap_file,
@@ -52,11 +52,14 @@ from tests.support.tcp_by_hand import (
 
 
 @given(archives(), st.integers(2, 30), st.integers(1, 4), st.sampled_from([1, 7, 1000]), st.booleans())
-def test_rows_do_not_depend_on_pieces(
-    files: list[bytes], parts: int, shares: int, batch_rows: int, values: bool
+def test_rows_do_not_depend_on_splits(
+    files: list[bytes], parts: int, partitions: int, batch_rows: int, values: bool
 ) -> None:
     read_both_ways(
-        files, SourceOptions(values=values, split_bytes=_split(files, parts)), shares=shares, batch_rows=batch_rows
+        files,
+        SourceOptions(values=values, split_bytes=_split(files, parts)),
+        partitions=partitions,
+        batch_rows=batch_rows,
     )
 
 
@@ -84,15 +87,15 @@ READINGS = {
 
 
 @given(st.integers(0, 10**9), st.integers(2, 12), st.integers(1, 3), st.sampled_from(sorted(READINGS)))
-def test_mixes_of_connections(seed: int, parts: int, shares: int, name: str) -> None:
+def test_mixes_of_connections(seed: int, parts: int, partitions: int, name: str) -> None:
     files = mixed_connections.files(seed, broken_up=seed % 10 == 0)
     reading = replace(READINGS[name], split_bytes=_split(files, parts))
     with pytest.MonkeyPatch.context() as patch:
         if name == "little is kept of heads":
             patch.setattr(prescan_connections, "HEAD_BYTES", 3000)
             patch.setattr(prescan_connections, "HEADS_BYTES", 20_000)
-            patch.setattr(prescan_connections, "TELLING_FRAMES", 3)
-        read_both_ways(files, reading, shares=shares)
+            patch.setattr(prescan_connections, "HINT_FRAMES", 3)
+        read_both_ways(files, reading, partitions=partitions)
 
 
 # ---------------------------------------------------------------------------------------------------- which way it goes
@@ -114,14 +117,14 @@ def stream(
     return made
 
 
-def together(*talks: Sequence[Wire]) -> list[Wire]:
+def together(*connections: Sequence[Wire]) -> list[Wire]:
     """Let connections go on at the same time."""
-    length = max(len(talk) for talk in talks)
-    return [talk[index] for index in range(length) for talk in talks if index < len(talk)]
+    length = max(len(wires) for wires in connections)
+    return [wires[index] for index in range(length) for wires in connections if index < len(wires)]
 
 
-def talk(ends: Ends) -> bytes:
-    """Return what a connection is called."""
+def key_of(ends: Ends) -> bytes:
+    """Return the key of a conversation."""
     return conversation_key(ends.key(CLIENT))[0]
 
 
@@ -135,51 +138,51 @@ def test_a_clean_run_shuffles_heads_and_tails_alone(writer: object) -> None:
     wires = together(stream(2000, value=value).packets, stream(2000, OTHER, value).packets)
     files = [writer(packed(wires))]
     found = read_both_ways(files, SourceOptions(split_bytes=len(files[0]) // 12))
-    assert len(found.plan.pieces) >= 12
+    assert len(found.plan.splits) >= 12
     assert found.fallback == set()
     assert not len(found.segments)
     assert found.shuffled_bytes < len(files[0]) // 20
     heads = found.notes.filter(pa.compute.equal(found.notes["kind"], int(RecordKind.NOTES)))
-    assert len(heads) == 2 * len(found.plan.pieces)
+    assert len(heads) == 2 * len(found.plan.splits)
 
 
-def test_rotated_files_are_pieces_too() -> None:
+def test_rotated_files_are_splits_too() -> None:
     packets = packed(together(stream(400).packets, stream(400, OTHER).packets))
     cuts = [0, 300, 301, 777, 1000, len(packets)]
     files = [pcap_file(packets[a:b]) for a, b in pairwise(cuts)]
     found = read_both_ways(files, SourceOptions())
-    assert len(found.plan.pieces) == 5
+    assert len(found.plan.splits) == 5
     assert found.fallback == set()
 
 
 def boundary(packets: Sequence[Packet], split: int) -> int:
-    """Return how many packets are before a piece in the middle."""
+    """Return how many packets are before a split in the middle."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = decoded_in_pieces(write([pcap_file(packets)], Path(folder)), SourceOptions(split_bytes=split)).plan
-    return plan.pieces[len(plan.pieces) // 2].part.packets_before
+        plan = decoded_in_splits(write([pcap_file(packets)], Path(folder)), SourceOptions(split_bytes=split)).plan
+    return plan.splits[len(plan.splits) // 2].part.packets_before
 
 
-def test_a_segment_that_comes_late_across_a_boundary_takes_its_talk_to_the_shuffle_and_no_other() -> None:
+def test_a_segment_that_comes_late_across_a_boundary_takes_its_conversation_to_the_shuffle_and_no_other() -> None:
     packets = packed(together(stream(400).packets, stream(400, OTHER).packets))
     split = len(pcap_file(packets)) // 6
     cut = boundary(packets, split)
     first = next(index for index in range(cut - 3, 0, -1) if packets[index].data[34:38] == b"\x2b\xca\x9c\x41")
     late = [*packets[:first], *packets[first + 1 : cut + 120], packets[first], *packets[cut + 120 :]]
     found = read_both_ways([pcap_file(late)], SourceOptions(split_bytes=split))
-    assert found.fallback == {talk(OTHER)}
-    assert set(found.segments["talk"].to_pylist()) == {talk(OTHER)}
+    assert found.fallback == {key_of(OTHER)}
+    assert set(found.segments["conversation"].to_pylist()) == {key_of(OTHER)}
 
 
-def test_a_segment_that_is_missing_at_a_boundary_takes_its_talk_to_the_shuffle() -> None:
+def test_a_segment_that_is_missing_at_a_boundary_takes_its_conversation_to_the_shuffle() -> None:
     packets = packed(together(stream(400).packets, stream(400, OTHER).packets))
     split = len(pcap_file(packets)) // 6
     cut = boundary(packets, split)
     lost = next(index for index in range(cut - 3, 0, -1) if packets[index].data[34:38] == b"\x2b\xca\x9c\x41")
     found = read_both_ways([pcap_file(packets[:lost] + packets[lost + 1 :])], SourceOptions(split_bytes=split))
-    assert found.fallback == {talk(OTHER)}
+    assert found.fallback == {key_of(OTHER)}
 
 
-def test_segments_that_come_twice_or_swapped_within_a_piece_are_stitched() -> None:
+def test_segments_that_come_twice_or_swapped_within_a_split_are_stitched() -> None:
     packets = packed(together(stream(400).packets, stream(400, OTHER).packets))
     split = len(pcap_file(packets)) // 6
     cut = boundary(packets, split)
@@ -189,7 +192,7 @@ def test_segments_that_come_twice_or_swapped_within_a_piece_are_stitched() -> No
     assert found.fallback == set()
 
 
-def test_fragments_take_their_talk_to_the_shuffle_and_no_other() -> None:
+def test_fragments_take_their_conversation_to_the_shuffle_and_no_other() -> None:
     packets = packed(together(stream(200).packets, stream(200, OTHER).packets))
     at = next(index for index, packet in enumerate(packets) if index > 300 and len(packet.data) > 300)
     mine = packets[at].data[34:38]
@@ -200,7 +203,7 @@ def test_fragments_take_their_talk_to_the_shuffle_and_no_other() -> None:
     assert client.to_bytes(2, "big") in next(iter(found.fallback)) or mine[2:] in next(iter(found.fallback))
 
 
-def test_ports_used_again_in_another_piece_and_within_one() -> None:
+def test_ports_used_again_in_another_split_and_within_one() -> None:
     again = replace(Ends(), isns=(900_000_000, 3))
     once_more = replace(Ends(), isns=(1_900_000_000, 3))
     wires = [*stream(100).packets, *stream(100, again).packets, *stream(4, once_more).packets, *stream(80).packets]
@@ -249,7 +252,7 @@ def test_other_protocols_are_stitched_without_their_bytes() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prescan_connections, "HEAD_BYTES", 8000)
         found = read_both_ways([pcap_file(packed(wires))], SourceOptions(split_bytes=60_000))
-    assert len(found.plan.pieces) > 8
+    assert len(found.plan.splits) > 8
     assert found.fallback == set()
 
 
@@ -259,11 +262,11 @@ def test_key_value_clients_are_stitched() -> None:
         made.send(CLIENT, request(1, bytes(8), b"key%d" % number, b"v" * 60, opaque=number))
         made.send(SERVER, Message(bytes([0x81, 1]) + bytes(22)))
     found = read_both_ways([pcap_file(packed(made.packets))], SourceOptions(split_bytes=40_000))
-    assert len(found.plan.pieces) > 4
+    assert len(found.plan.splits) > 4
     assert found.fallback == set()
 
 
-def test_a_greeting_behind_the_anchor_changes_keys_in_all_later_pieces() -> None:
+def test_a_greeting_after_the_sync_point_changes_keys_in_all_later_splits() -> None:
     made = stream(200)
     made.send(CLIENT, request(0x1F, key=b"agent", value=b"\x00\x12", opaque=4))
     made.send(SERVER, Message(bytes.fromhex("811f0000000000000000000200000004") + bytes(8) + b"\x00\x12"))
@@ -277,24 +280,24 @@ def test_a_greeting_behind_the_anchor_changes_keys_in_all_later_pieces() -> None
 def test_a_connection_of_an_end_with_itself_is_shuffled() -> None:
     ends = Ends(addresses=("10.0.0.1", "10.0.0.1"), ports=(11_210, 11_210))
     found = read_both_ways([pcap_file(packed(stream(60, ends).packets))], SourceOptions(split_bytes=6000))
-    assert found.fallback == {talk(ends)}
+    assert found.fallback == {key_of(ends)}
 
 
 @pytest.mark.parametrize("limits", [Limits(connections=4), Limits(partial_total=900), Limits(out_of_order_total=900)])
 def test_a_limit_of_a_task_decides_about_nothing(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is let go by a scout, for the number of connections or the bytes that they hold, is shuffled."""
-    talks = [stream(20, Ends(ports=(40_000 + number, 11_210))).packets for number in range(12)]
-    for made in talks[::3]:
+    """Conversations that a prescan drops, for the number of connections or of bytes held, are shuffled."""
+    connections = [stream(20, Ends(ports=(40_000 + number, 11_210))).packets for number in range(12)]
+    for made in connections[::3]:
         made[20:23] = reversed(made[20:23])
-    files = [pcap_file(packed(together(*talks[:6]) + together(*talks[6:])))]
+    files = [pcap_file(packed(together(*connections[:6]) + together(*connections[6:])))]
     assert read_both_ways(files, SourceOptions(split_bytes=40_000)).fallback == set()
     begin = prescan_connections.PrescanConnections.__init__
 
     def crowded(
-        book: prescan_connections.PrescanConnections, slow: SequentialPath, options: ReadOptions, *, first: bool
+        connections: prescan_connections.PrescanConnections, slow: SequentialPath, options: ReadOptions, *, first: bool
     ) -> None:
-        begin(book, slow, options, first=first)
-        book.limits = limits
+        begin(connections, slow, options, first=first)
+        connections.limits = limits
 
     monkeypatch.setattr(prescan_connections.PrescanConnections, "__init__", crowded)
     assert read_both_ways(files, SourceOptions(split_bytes=40_000)).fallback
@@ -303,16 +306,16 @@ def test_a_limit_of_a_task_decides_about_nothing(limits: Limits, monkeypatch: py
 def test_ports_used_again_where_the_first_packet_is_missing() -> None:
     again = replace(Ends(), isns=(900_000_000, 3))
     first, second = packed(stream(60).packets), packed(stream(60, again).packets[1:], 1000)
-    pieces = [first, second[:60], second[60:]]
-    found = read_both_ways([pcap_file(each) for each in pieces], SourceOptions())
-    assert found.fallback == {talk(Ends())}  # the scout can't tell that this answers to a SYN of another connection
+    splits = [first, second[:60], second[60:]]
+    found = read_both_ways([pcap_file(each) for each in splits], SourceOptions())
+    assert found.fallback == {key_of(Ends())}  # the prescan can't tell that this answers a SYN of another connection
     assert len({row["connection"] for row in found.frames.to_pylist()}) == 2
 
 
-def test_a_dialect_that_shows_behind_too_many_frames_takes_its_talk_to_the_shuffle(
+def test_a_dialect_that_shows_after_too_many_frames_takes_its_conversation_to_the_shuffle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prescan_connections, "TELLING_FRAMES", 3)
+    monkeypatch.setattr(prescan_connections, "HINT_FRAMES", 3)
     made = Conversation(Ends()).open()
     for number in range(60):
         made.send(CLIENT, request(2, bytes(8), b"key%d" % number, b"v" * 60, opaque=number))
@@ -321,9 +324,9 @@ def test_a_dialect_that_shows_behind_too_many_frames_takes_its_talk_to_the_shuff
     for seqno in range(1, 30):
         made.send(SERVER, mutation(3, 7, seqno, b"key", b"v" * 100))
     packets = packed(made.packets)
-    pieces = [packets[:40], packets[40:130], packets[130:]]
-    found = read_both_ways([pcap_file(each) for each in pieces], SourceOptions())
-    assert found.fallback == {talk(Ends())}
+    splits = [packets[:40], packets[40:130], packets[130:]]
+    found = read_both_ways([pcap_file(each) for each in splits], SourceOptions())
+    assert found.fallback == {key_of(Ends())}
     assert {row["dialect"] for row in found.frames.to_pylist()[-20:]} == {"upr"}
 
 
@@ -332,16 +335,16 @@ def test_a_handshake_sent_again_across_a_boundary(which: int) -> None:
     packets = packed(stream(60).packets)
     for at in (2, 4, 30):
         again = replace(packets[which], time_ns=packets[at].time_ns)
-        pieces = [packets[:at], [again, *packets[at : at + 40]], packets[at + 40 : at + 80], packets[at + 80 :]]
-        found = read_both_ways([pcap_file(each) for each in pieces], SourceOptions())
+        splits = [packets[:at], [again, *packets[at : at + 40]], packets[at + 40 : at + 80], packets[at + 80 :]]
+        found = read_both_ways([pcap_file(each) for each in splits], SourceOptions())
         assert len({row["connection"] for row in found.frames.to_pylist()}) == 1
 
 
 def test_nothing_that_is_not_known_is_believed() -> None:
-    """A value full of frames is taken for the stream by a scout that begins within it; the stitcher finds out."""
+    """A prescan that begins in a value full of frames takes it for the stream; stitching finds out."""
     lure = b"".join(noop(number).data for number in range(120))
     made = stream(2)
     for seqno in range(3, 40):
         made.send(SERVER, mutation(1, 5, seqno, b"key", lure), mss=500)
     found = read_both_ways([pcap_file(packed(made.packets))], SourceOptions(split_bytes=5000))
-    assert found.fallback == {talk(Ends())}
+    assert found.fallback == {key_of(Ends())}
