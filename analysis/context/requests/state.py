@@ -1,6 +1,6 @@
-"""What is remembered of a connection: who plays which part, what was agreed upon, what waits for an answer.
+"""State of one connection: which side produces, what was agreed upon, which requests wait for an answer.
 
-Plain records; the desk and its readers fill them in. Must not know rows or batches.
+Plain records, without rows or batches; the request tracker and its readers fill them in.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ class PendingRequest:
     vbucket: int = -1
     stream_id: int = 0
     opaque: int = 0
-    instance: int = -1  #: that it is about
     marker_end: int = -1
     text: str = ""
     key: bytes = b""
@@ -88,7 +87,7 @@ class AddStreamLink(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class UnmatchedResponse:
-    """An answer to nothing, until all that its sender had heard has been seen."""
+    """A response without a request, kept until the capture has everything that its sender had received."""
 
     opcode: int
     opaque: int
@@ -124,7 +123,7 @@ class ConnectionState:
     agreed: int = 0
     window: int = -1  #: accepted connection_buffer_size; -1: none
     last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, ordinal of the last unexplained row
-    crowded: bool = False  #: something was not remembered for want of room
+    crowded: bool = False  #: something was not kept because there was no room
     waiting: dict[tuple[int, int, int], deque[PendingRequest]] = field(default_factory=dict)  #: (side, opcode, opaque)
     order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the same by ordinal
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
@@ -149,7 +148,7 @@ class ConnectionState:
     byte_order_ref: Ref | None = None  #: the first answer that shows it
 
     def remember(self, table: OrderedDict[Any, Any], key: object, what: object) -> None:
-        """Keep something, and not too much."""
+        """Keep an entry; the oldest one goes if there are too many."""
         table[key] = what
         table.move_to_end(key)
         if len(table) > MAX_WAITING:
@@ -197,7 +196,7 @@ class ConnectionState:
         return unmatched
 
     def lost(self, since: int = 0) -> UnknownReason:
-        """Return whether something may be missing: from either direction, since a row."""
+        """Return why something may be missing, from either direction since a row; KNOWN: nothing is."""
         if not self.opened:
             return UnknownReason.START
         return (

@@ -1,6 +1,6 @@
-"""The lives of streams: how they begin, are closed and end, and which add stream asked for them.
+"""Streams from start to end: how they begin, are closed and end, and which add stream asked for them.
 
-Knows granted requests, answers and stream ends as the desk reads them; must not look at data.
+Takes granted requests, answers and stream ends from the set-up reader; data messages play no part.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _TAKEOVER = enums.STREAM_FLAGS.bit("takeover")
 
 @dataclass(slots=True, eq=False)
 class BatchChanges:
-    """What a batch's set-up messages settle for the rows around them."""
+    """What a batch's set-up messages change for the rows around them."""
 
     begins: dict[int, tuple[int, int]] = field(default_factory=dict)  #: row to stream key and instance
     closes: dict[int, int] = field(default_factory=dict)  #: row to stream key
     before: dict[int, int] = field(default_factory=dict)  #: stream key to its instance before the batch
     unexplained: list[int] = field(default_factory=list)  #: rows that show that something was lost
     changes: dict[str, dict[int, int]] = field(default_factory=dict)  #: fact to row and its new value
-    over: list[int] = field(default_factory=list)  #: instances to let go of behind the batch
+    over: list[int] = field(default_factory=list)  #: instances to release after the batch
     confirmations: list[tuple[int, PendingRequest, ConnectionState]] = field(
         default_factory=list
     )  #: rows that confirm a marker
@@ -52,7 +52,7 @@ def filters(text: str | None) -> bool:
 
 
 class StreamLifecycle:
-    """Keeps the desk's books about streams, for one batch."""
+    """Follows the streams of all connections through one batch."""
 
     def __init__(self, tracker: RequestTracker, done: BatchChanges) -> None:
         self._tracker = tracker
@@ -98,7 +98,7 @@ class StreamLifecycle:
         )
         closing = state.closing.pop(key, None)
         if closing is not None:
-            # The vbucket has a new stream, and nothing said so of the old one's end.
+            # The vbucket has a new stream, and the old one never got a stream end.
             self._tracker.report_close(state, closing, None, 0, state.lost())
         state.reached.pop(key, None)
         done.before.setdefault(key, previous)
@@ -158,7 +158,9 @@ class StreamLifecycle:
         """A consumer was asked to add a stream."""
         link = state.unlinked.get(request.vbucket)
         if link is not None and link.ref.side != request.ref.side and link.acked >= request.end_offset:
-            request.links.append(link)  # it had heard of it: only the capture has them the wrong way round
+            request.links.append(
+                link
+            )  # the consumer had received the add stream: only the capture has them the wrong way round
         state.remember(state.added, request.vbucket, request)
 
     def requested(self, state: ConnectionState, request: PendingRequest, acked: int) -> None:
@@ -219,7 +221,7 @@ class StreamLifecycle:
     ) -> tuple[Ref | None, Ref | None]:
         """Return the answer that has its opaque in the other byte order than those before it, and one of those.
 
-        All servers that were seen reverse the bytes, so where two orders meet, the one that does not is odd.
+        All servers that were seen reverse the bytes, so where two orders meet, the answer that does not is the odd one.
         """
         if reply_opaque == swapped or opaque not in (reply_opaque, swapped):
             return None, None
