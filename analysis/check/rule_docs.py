@@ -1,7 +1,7 @@
 """Rules as data: everything that is declared about one, with an example that breaks it. For JSON, text and pages.
 
-Knows declarations; must not know how they look on a page or a terminal, and reads no capture: the examples come from
-a file that ``python -m analysis.codegen`` writes.
+Collects declarations; pages and terminals decide how they look. Reads no capture: the examples come from a file that
+``python -m analysis.codegen`` writes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GROUPS = {
     "XCN": "across connections",
 }
 _ALL = ("RULE", "RULES")
-#: Those that check a capture, and those that only an archive is checked against.
+#: Rules for a capture, and rules for an archive only.
 ALL: tuple[Rule, ...] = (*RULES, *GLOBAL_RULES)
 
 

@@ -1,4 +1,4 @@
-"""Which rules to check, and which violations to tell of. Knows names and thresholds; must not know how checks work."""
+"""Which rules to check, and which violations to tell of. Knows names and thresholds only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rules_of(text: str | None, option: str = "--rules") -> tuple[Rule, ...]:
 
 
 def hint(name: str) -> str:
-    """Return what somebody may have meant who asked for a rule that is not there."""
+    """Return what a misspelt rule may have meant."""
     known = sorted({*(rule.id for rule in RULES), *(rule.group for rule in RULES)})
     close = difflib.get_close_matches(name.upper()[:40], known, 1)
     return f"did you mean {close[0]}?" if close else "uprscope explain rules lists them"
