@@ -64,7 +64,7 @@ def ordered(rules: Sequence[Rule] = ALL) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: (places[rule.group], rule.id)))
 
 
-def asked(name: str) -> tuple[str, tuple[Rule, ...]]:
+def find_rules(name: str) -> tuple[str, tuple[Rule, ...]]:
     """Return the rules that a name stands for, and the title of their list; one rule has none."""
     from analysis.check.selection import hint  # noqa: PLC0415 - only mistakes need it
 

@@ -108,8 +108,10 @@ def by_defects(
     defect: Term = getattr(col, column)
     bad = defect > 0
     kind = "oddity" if mild else "flaw"
-    told = [SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and DEFECT_COLUMNS[column][NUMBER[spec.id]]]
-    facts = dict.fromkeys(name for text in told for _, name, _, _ in Formatter().parse(text) if name)
+    sentences = [
+        SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and DEFECT_COLUMNS[column][NUMBER[spec.id]]
+    ]
+    facts = dict.fromkeys(name for text in sentences for _, name, _, _ in Formatter().parse(text) if name)
     if mild:
         when = bad if when is None else when & bad
     return Check(
@@ -132,10 +134,6 @@ def by_defects(
     )
 
 
-#: Bytes that are no frame, on a connection without losses.
-STRAYS_LOST = Unknown("gap", col.lost)
-
-
 def unframed_bytes(when: Term, because: str, *evidence: str) -> Check:
     """Return a check that there are no bytes between frames."""
     return Check(
@@ -143,7 +141,7 @@ def unframed_bytes(when: Term, because: str, *evidence: str) -> Check:
         NEVER,
         because,
         when=when,
-        unknown=(STRAYS_LOST,),
+        unknown=(Unknown("gap", col.lost),),
         facts=("skipped",),
         evidence=evidence,
         name="strays",

@@ -105,12 +105,12 @@ class SetupReader:
             request.key, request.text = row["key"] or b"", row["text"] or ""
         elif opcode == kinds.STREAM_REQUEST:
             self._stream_request(row, request)
-            self._lifecycle.requested(state, request, or_else(row["acked_offset"]))
+            self._lifecycle.note_stream_request(state, request, or_else(row["acked_offset"]))
         elif opcode == kinds.SNAPSHOT_MARKER:
             request.marker_end = or_else(row["snap_end_seqno"])
         elif opcode == kinds.ADD_STREAM:
             request.numbers["flags"] = or_else(row["stream_flags"], 0)
-            self._lifecycle.add(state, request)
+            self._lifecycle.note_add_stream(state, request)
         if opcode not in OWED and opcode != kinds.HELLO:
             return
         unmatched = state.match_late_request((side, opcode, opaque), request.end_offset)
@@ -238,7 +238,7 @@ class SetupReader:
         """Apply what an answer changes: agreements, and starts and ends of streams."""
         opcode = request.opcode
         if opcode == kinds.ADD_STREAM:
-            self._lifecycle.added(state, request, row, ref, status)
+            self._lifecycle.answer_add_stream(state, request, row, ref, status)
         elif opcode == kinds.SNAPSHOT_MARKER:
             self._done.confirmations.append((index, request, state))
         elif status != enums.SUCCESS:

@@ -123,7 +123,7 @@ class ConnectionState:
     agreed: int = 0
     window: int = -1  #: accepted connection_buffer_size; -1: none
     last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, ordinal of the last unexplained row
-    crowded: bool = False  #: something was not kept because there was no room
+    overflowed: bool = False  #: something was not kept because there was no room
     waiting: dict[tuple[int, int, int], deque[PendingRequest]] = field(default_factory=dict)  #: (side, opcode, opaque)
     order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the same by ordinal
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
@@ -157,7 +157,7 @@ class ConnectionState:
     def wait(self, key: tuple[int, int, int], request: PendingRequest) -> bool:
         """Let a request wait for its answer; tell whether there was room."""
         if len(self.order) >= MAX_WAITING:
-            self.crowded = True
+            self.overflowed = True
             return False
         self.waiting.setdefault(key, deque()).append(request)
         self.order[request.ref.ordinal] = request
@@ -177,7 +177,7 @@ class ConnectionState:
     def keep_unmatched(self, key: tuple[int, int, int], unmatched: UnmatchedResponse) -> bool:
         """Let an answer wait for its request; tell whether there was room."""
         if self.unmatched_count >= MAX_WAITING:
-            self.crowded = True
+            self.overflowed = True
             return False
         self.unmatched_responses.setdefault(key, deque()).append(unmatched)
         self.unmatched_count += 1
@@ -203,6 +203,6 @@ class ConnectionState:
             UnknownReason.GAP
             if max(self.last_gap) > since
             else UnknownReason.LIMIT
-            if self.crowded
+            if self.overflowed
             else UnknownReason.KNOWN
         )

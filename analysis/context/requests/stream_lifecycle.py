@@ -62,7 +62,7 @@ class StreamLifecycle:
     def begin(
         self, state: ConnectionState, index: int, request: PendingRequest, ref: Ref, *, draft: bool = False
     ) -> None:
-        """A stream request was granted."""
+        """Begin a stream: its request was granted."""
         key = keys.stream_key(state.number, request.vbucket, request.stream_id, ref.side)
         instances, done = self._instances, self._done
         previous = state.live.get(key, -1)
@@ -125,7 +125,7 @@ class StreamLifecycle:
         return Ref.of(record) if record["ordinal"] else None
 
     def close(self, state: ConnectionState, index: int, request: PendingRequest, ref: Ref) -> None:
-        """A stream was closed: by the consumer, whose wish the producer grants, or on a relay's leg by the producer."""
+        """Close a stream: the consumer asked for it and the producer agreed, or on a relay's leg the reverse."""
         for side in (0, 1):
             key = keys.stream_key(state.number, request.vbucket, request.stream_id, side)
             if not self._alive(state, key):
@@ -138,7 +138,7 @@ class StreamLifecycle:
             state.over.add(key)
 
     def end(self, state: ConnectionState, row: dict[str, Any], ref: Ref) -> None:
-        """A stream end came."""
+        """Take a stream end."""
         key = keys.stream_key(state.number, or_else(row["vbucket"], 0), or_else(row["stream_id"], 0), ref.side)
         closing = state.closing.pop(key, None)
         if closing is not None:
@@ -154,8 +154,8 @@ class StreamLifecycle:
 
     # --------------------------------------------------------------------------------------------------- add stream
 
-    def add(self, state: ConnectionState, request: PendingRequest) -> None:
-        """A consumer was asked to add a stream."""
+    def note_add_stream(self, state: ConnectionState, request: PendingRequest) -> None:
+        """Take an add stream, which the consumer is to carry out by a stream request."""
         link = state.unlinked.get(request.vbucket)
         if link is not None and link.ref.side != request.ref.side and link.acked >= request.end_offset:
             request.links.append(
@@ -163,8 +163,8 @@ class StreamLifecycle:
             )  # the consumer had received the add stream: only the capture has them the wrong way round
         state.remember(state.added, request.vbucket, request)
 
-    def requested(self, state: ConnectionState, request: PendingRequest, acked: int) -> None:
-        """A stream request may carry out an add stream."""
+    def note_stream_request(self, state: ConnectionState, request: PendingRequest, acked: int) -> None:
+        """Take a stream request, which may carry out an add stream."""
         link = AddStreamLink(request.opaque, request.numbers["flags"], request.ref, acked)
         added = state.added.get(request.vbucket)
         if added is None or added.ref.side == request.ref.side:
@@ -173,10 +173,10 @@ class StreamLifecycle:
             added.links.append(link)
             del added.links[:-_MOST_LINKS]
 
-    def added(
+    def answer_add_stream(
         self, state: ConnectionState, request: PendingRequest, row: dict[str, Any], ref: Ref, status: int
     ) -> None:
-        """An add stream was answered."""
+        """Take the answer to an add stream: does it name its stream request?"""
         if state.added.get(request.vbucket) is request:
             del state.added[request.vbucket]
         if status != enums.SUCCESS:
