@@ -63,7 +63,7 @@ class Selection:
         return names.index(self.connection.lower()) if self.connection.lower() in names else -1
 
     def confirm(self, names: list[str]) -> None:
-        """Complain, when everything was read, about a connection that was not there."""
+        """Raise UsageError, when everything was read, if the connection was not there."""
         if self.connection is None or 0 <= self.place(names) < len(names):
             return
         there = {0: "no connection has frames", 1: "the only connection is 1"}
@@ -71,7 +71,7 @@ class Selection:
         raise UsageError(f"--connection {self.connection}: no such connection ({known})")
 
     def keeps(self, name: str) -> bool:
-        """Tell whether a finding of this name is wanted."""
+        """Tell whether a finding of this id is wanted."""
         return name not in self.known and (self.only is None or name in self.only)
 
 

@@ -49,7 +49,7 @@ _FORMS = _forms()
 
 
 class ConnectionFacts:
-    """All connections' facts."""
+    """Facts of all connections, carried from batch to batch."""
 
     def __init__(self) -> None:
         self._known = {name: np.full(0, empty, np.int64) for name, empty in FACTS.items()}
@@ -81,7 +81,7 @@ class ConnectionFacts:
         return result
 
     def _eras(self, frames: ContextBatch, changes: dict[str, dict[int, int]]) -> None:
-        """Add what the forms of requests tell of the era."""
+        """Add what the forms of requests tell of the producer's release."""
         version = np.minimum(frames.numbers("marker_version"), 3)
         since = _FORMS[frames.opcode, frames.numbers("extras_length") & 0xFF, np.where(version < 0, 3, version)]
         since[np.isin(frames.numbers("magic"), _FLEXIBLE)] = _number(fingerprints.FLEXIBLE_SINCE)

@@ -98,7 +98,7 @@ class UnmatchedResponse:
     first: Ref | None  #: the request of this opcode and opaque that was answered before
     features: tuple[int, ...] = ()
     key: int | None = None  #: of the stream that its opaque belongs to
-    harmless: bool = False  #: if no request turns up, it may have answered something that is not remembered
+    harmless: bool = False  #: without a request it is an answer to data
 
 
 @dataclass(slots=True, eq=False)
@@ -122,28 +122,24 @@ class ConnectionState:
     producer: int = -1  #: side
     agreed: int = 0
     window: int = -1  #: accepted connection_buffer_size; -1: none
-    last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, ordinal of the last unexplained row
+    last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, the first row after the last loss
     overflowed: bool = False  #: something was not kept because there was no room
     waiting: dict[tuple[int, int, int], deque[PendingRequest]] = field(default_factory=dict)  #: (side, opcode, opaque)
-    order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the same by ordinal
+    order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the waiting requests by ordinal
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
-    unmatched_responses: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(
-        default_factory=dict
-    )  #: by the request that they miss
-    unmatched_count: int = 0  #: how many these are
+    #: By the request that they miss: (side, opcode, opaque).
+    unmatched_responses: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(default_factory=dict)
+    unmatched_count: int = 0  #: of these responses
     live: dict[int, int] = field(default_factory=dict)  #: stream key to instance
     over: set[int] = field(default_factory=set)  #: keys of streams that ended or were closed
     ended: dict[int, int] = field(default_factory=dict)  #: key of a stream to the ordinal of a stream end for it
     leaving: Counter[int] = field(default_factory=Counter)  #: vbuckets whose stream is being closed or handed over
     opaques: OrderedDict[int, int] = field(default_factory=OrderedDict)  #: of streams, to a stream key
     closing: dict[int, PendingClose] = field(default_factory=dict)
-    reached: dict[int, Ref] = field(default_factory=dict)  #: stream keys that are at their end, and wait for the word
-    added: OrderedDict[int, PendingRequest] = field(
-        default_factory=OrderedDict
-    )  #: vbucket to the add stream in progress
-    unlinked: OrderedDict[int, AddStreamLink] = field(
-        default_factory=OrderedDict
-    )  #: vbucket to its last stream request
+    reached: dict[int, Ref] = field(default_factory=dict)  #: key of a stream to the item that reached its end
+    #: Vbucket to the add stream in progress, and to its last stream request that carries out none.
+    added: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)
+    unlinked: OrderedDict[int, AddStreamLink] = field(default_factory=OrderedDict)
     byte_order: int = 0  #: opaques in add stream answers: 1 as in the header, 2 byte-reversed
     byte_order_ref: Ref | None = None  #: the first answer that shows it
 
@@ -184,9 +180,9 @@ class ConnectionState:
         return True
 
     def match_late_request(self, key: tuple[int, int, int], end_offset: int) -> UnmatchedResponse | None:
-        """Return the answer that a request belongs to, which the capture has before it."""
+        """Return the answer to a request that the capture has after its answer; None: there is none."""
         found = self.unmatched_responses.get(key)
-        # Its receiver had the request when the answer was sent: only the capture has them the wrong way round.
+        # The sender had received the request when it answered: only the capture has them the wrong way round.
         if not found or found[0].acked < end_offset:
             return None
         unmatched = found.popleft()
@@ -199,10 +195,6 @@ class ConnectionState:
         """Return why something may be missing, from either direction since a row; KNOWN: nothing is."""
         if not self.opened:
             return UnknownReason.START
-        return (
-            UnknownReason.GAP
-            if max(self.last_gap) > since
-            else UnknownReason.LIMIT
-            if self.overflowed
-            else UnknownReason.KNOWN
-        )
+        if max(self.last_gap) > since:
+            return UnknownReason.GAP
+        return UnknownReason.LIMIT if self.overflowed else UnknownReason.KNOWN
