@@ -1,4 +1,4 @@
-"""Findings of an earlier run, read back from whatever ``check`` wrote for programs: only their names matter."""
+"""Ids of the findings of an earlier run, read back from any format that ``check`` writes for programs."""
 
 from __future__ import annotations
 

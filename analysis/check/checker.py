@@ -1,6 +1,6 @@
-"""The checker: tables of the context through the rules, into findings and tallies. The same for command line and Spark.
+"""The checker: runs the rules over the context's tables and makes findings and tallies, for command line and Spark.
 
-It knows no rule; it knows what a check is, and that one finding stands for all that go back to the same root.
+A check is the same to it whatever the rule. One finding stands for all violations that go back to the same root.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Checker:
         self._take(self._context.fold(batch))
 
     def finish(self) -> None:
-        """The frames are over: give out what was still undecided, and let go of what is remembered of them."""
+        """Check what only the end of the frames decides, and release what is remembered of them."""
         self._take(self._context.finish())
         del self._context
         self._selection.confirm(self._connections.names)
@@ -107,7 +107,7 @@ class Checker:
             self._report(rule, check, table.take(found))
 
     def _report(self, rule: Rule, check: Check, table: Table) -> None:
-        """Make findings of the rows of a table that were asked for."""
+        """Make findings of the rows of a table that the selection wants."""
         chosen = self._chosen(check.severity or rule.severity, table, self.tallies[rule.id])
         if not len(chosen):
             return
@@ -139,7 +139,7 @@ class Checker:
                 root.last_echo = self._frame("guilty", Ref.of(guilty[end]))
 
     def _chosen(self, severity: Severity, table: Table, tally: Tally) -> NDArray[np.int64]:
-        """Return the rows that were asked for; count the others."""
+        """Return the rows that the selection wants; count the others."""
         selection = self._selection
         rows = np.arange(table.size)
         if severity.rank > selection.severity.rank:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FrameRef:
-    """A frame, as people find it again."""
+    """A frame, with what is needed to find it again."""
 
     role: str  #: what it is to the finding: guilty, or the name of the evidence
     frame: int  #: number in the run
@@ -69,8 +69,8 @@ class Tally:
     checked: int = 0
     violated: int = 0
     unknown: Counter[str] = field(default_factory=Counter)  #: by reason
-    mild: int = 0  #: violations that are less severe than was asked for
-    unlisted: int = 0  #: violations that were asked for, and have no finding because there are too many
+    mild: int = 0  #: violations less severe than the selection wants
+    unlisted: int = 0  #: violations that the selection wants, without a finding because there are too many
 
     @property
     def undecided(self) -> int:

@@ -1,7 +1,7 @@
 """Rules as data: everything that is declared about one, with an example that breaks it. For JSON, text and pages.
 
-Knows declarations; must not know how they look on a page or a terminal, and reads no capture: the examples come from
-a file that ``python -m analysis.codegen`` writes.
+Collects declarations; pages and terminals decide how they look. Reads no capture: the examples come from a file that
+``python -m analysis.codegen`` writes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GROUPS = {
     "XCN": "across connections",
 }
 _ALL = ("RULE", "RULES")
-#: Those that check a capture, and those that only an archive is checked against.
+#: Rules for a capture, and rules for an archive only.
 ALL: tuple[Rule, ...] = (*RULES, *GLOBAL_RULES)
 
 
@@ -64,7 +64,7 @@ def ordered(rules: Sequence[Rule] = ALL) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: (places[rule.group], rule.id)))
 
 
-def asked(name: str) -> tuple[str, tuple[Rule, ...]]:
+def find_rules(name: str) -> tuple[str, tuple[Rule, ...]]:
     """Return the rules that a name stands for, and the title of their list; one rule has none."""
     from analysis.check.selection import hint  # noqa: PLC0415 - only mistakes need it
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.check.rule_docs import asked, examples, groups, ordered, rule_facts
+from analysis.check.rule_docs import examples, find_rules, groups, ordered, rule_facts
 from dissector.terminal.text_page import Page
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ def names() -> list[str]:
 
 def facts(name: str) -> Facts:
     """Answer as data."""
-    _, rules = asked(name)
+    _, rules = find_rules(name)
     return {"query": name, "answers": [rule_facts(rule) for rule in rules]}
 
 
 def text(name: str, terminal: Terminal) -> str:
     """Answer as text."""
-    listing, rules = asked(name)
+    listing, rules = find_rules(name)
     page = Page(terminal)
     if listing:
         _write_listing(page, listing, rules)

@@ -1,4 +1,4 @@
-"""Which rules to check, and which violations to tell of. Knows names and thresholds; must not know how checks work."""
+"""Which rules to check, and which violations to tell of. Knows names and thresholds only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rules_of(text: str | None, option: str = "--rules") -> tuple[Rule, ...]:
 
 
 def hint(name: str) -> str:
-    """Return what somebody may have meant who asked for a rule that is not there."""
+    """Return what a misspelt rule may have meant."""
     known = sorted({*(rule.id for rule in RULES), *(rule.group for rule in RULES)})
     close = difflib.get_close_matches(name.upper()[:40], known, 1)
     return f"did you mean {close[0]}?" if close else "uprscope explain rules lists them"
@@ -63,7 +63,7 @@ class Selection:
         return names.index(self.connection.lower()) if self.connection.lower() in names else -1
 
     def confirm(self, names: list[str]) -> None:
-        """Complain, when everything was read, about a connection that was not there."""
+        """Raise UsageError, when everything was read, if the connection was not there."""
         if self.connection is None or 0 <= self.place(names) < len(names):
             return
         there = {0: "no connection has frames", 1: "the only connection is 1"}
@@ -71,7 +71,7 @@ class Selection:
         raise UsageError(f"--connection {self.connection}: no such connection ({known})")
 
     def keeps(self, name: str) -> bool:
-        """Tell whether a finding of this name is wanted."""
+        """Tell whether a finding of this id is wanted."""
         return name not in self.known and (self.only is None or name in self.only)
 
 

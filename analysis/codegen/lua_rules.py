@@ -1,8 +1,7 @@
-"""The rules as the Wireshark plugin knows them: their words and weights come from the catalogue, as everywhere else.
+"""The rules in the Wireshark plugin: their titles and severities come from the catalogue, as everywhere else.
 
-It checks the cheap ones itself, frame by frame; the findings of all others reach it through packet comments, which
-``uprscope check --annotate`` writes. Knows which rules the plugin's runtime has code for; must not know how a rule is
-checked, here or there.
+The plugin checks the cheap ones itself, frame by frame; the findings of all others reach it through packet comments,
+which ``uprscope check --annotate`` writes. This module knows which rules the plugin's runtime has code for.
 """
 
 from __future__ import annotations

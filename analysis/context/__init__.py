@@ -29,7 +29,7 @@ __all__ = ["COLUMNS", "Context", "Table"]
 
 
 class Context:
-    """Everything that is remembered of a run."""
+    """What is remembered of a run, and the one pass over its frames."""
 
     def __init__(self) -> None:
         self.connections = ConnectionNumbers()
@@ -44,7 +44,7 @@ class Context:
         self._count = 0
 
     def fold(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Table]]:
-        """Take a batch of frames; give out tables by name."""
+        """Take a batch of frames; yield the tables that it makes, by name."""
         if not batch.num_rows:
             return
         frames = ContextBatch(batch, self._count + 1, self.connections, self.captures)
@@ -69,7 +69,7 @@ class Context:
             self._instances.release(instance)
 
     def finish(self) -> Iterator[tuple[str, Table]]:
-        """The frames are over: give out what was still undecided."""
+        """Yield the tables of what only the end of the frames decides."""
         self._tracker.finish()
         self._flow.finish()
         yield from self._rest()

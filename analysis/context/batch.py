@@ -1,4 +1,4 @@
-"""A batch as the context sees it: numbers as arrays, connections and captures by numbers that last."""
+"""A batch of frames as the context reads it: columns as arrays, connections and captures by numbers that outlive it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EARLY = {Dialect.UPR.value: 1}
 
 
 class ContextBatch:
-    """One batch."""
+    """One batch: its columns, and what each message is to the context."""
 
     def __init__(
         self, batch: pa.RecordBatch, base: int, connections: ConnectionNumbers, captures: ConnectionNumbers
@@ -66,7 +66,7 @@ class ContextBatch:
         return found
 
     def signed(self, name: str) -> Longs:
-        """Return a column of bit patterns, for which no number is left to stand for null."""
+        """Return a column of 64-bit patterns, in which any number is a value; 0 stands for null."""
         return plain(self.view.batch.column(name), 0)
 
     def refs(self) -> NDArray[np.void]:
@@ -88,7 +88,7 @@ class ContextBatch:
 
 
 class ConnectionNumbers:
-    """Names to numbers, in the order they come up."""
+    """Numbers names in the order of their first appearance."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

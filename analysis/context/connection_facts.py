@@ -30,7 +30,7 @@ def release(major: int, minor: int = 0) -> int:
 
 
 class ConnectionFacts:
-    """All connections' facts."""
+    """Facts of all connections, carried from batch to batch."""
 
     def __init__(self) -> None:
         self._known = {name: np.full(0, empty, np.int64) for name, empty in FACTS.items()}
@@ -62,7 +62,7 @@ class ConnectionFacts:
         return result
 
     def _eras(self, frames: ContextBatch, changes: dict[str, dict[int, int]]) -> None:
-        """Add what the forms of requests tell of the era."""
+        """Add what the forms of requests tell of the producer's release."""
         version = np.minimum(frames.numbers("marker_version"), NO_VERSION)
         since = SINCE[frames.opcode, frames.numbers("extras_length") & 0xFF, np.where(version < 0, NO_VERSION, version)]
         since[np.isin(frames.numbers("magic"), _FLEXIBLE)] = release_number(fingerprints.FLEXIBLE_SINCE)

@@ -1,7 +1,7 @@
-"""What is wrong with single messages, beside what is known of their connection at that point.
+"""Defects of single messages as columns, with what is known of the connection at that point.
 
-Knows the defects that the dissector puts into rows, and which framing rule each belongs to; decides nothing. A batch
-without defects costs next to nothing: the columns of flaws are made when they are asked for, and are one zero then.
+Knows the defects that the dissector puts into rows, and which framing rule each belongs to; rules decide. A batch
+without defects costs next to nothing: columns of defects are made on demand, and are one zero then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
-#: Defects by number, from 1: what stands in the columns of flaws.
+#: Defects by number, from 1: what the columns of defects hold.
 NUMBER = {spec.id: number for number, spec in enumerate(DEFECTS, 1)}
 _SEVERITIES = {Severity.ERROR: "error", Severity.WARNING: "warning"}
 _SPOKEN = dict.fromkeys((Dialect.DRAFT.value, Dialect.PROTO.value, Dialect.UPR.value, Dialect.DCP.value), 1)
@@ -43,7 +43,7 @@ _TAKEN = (
 
 
 def _columns() -> dict[str, NDArray[np.int8]]:
-    """Return, by column of flaws, a table from defects to what stands there: their numbers, 0 for those of others."""
+    """Return, by column, a table from a defect's number to what the column holds: the number, 0 for other rules."""
     found: dict[str, NDArray[np.int8]] = {}
     for spec in DEFECTS:
         if spec.rule and spec.severity in _SEVERITIES:
@@ -63,7 +63,7 @@ def defect_rows(frames: ContextBatch) -> Mask:
 
 
 class DefectColumns:
-    """Makes the tables ``messages`` and ``unframed_bytes``; keeps each direction's last frame, and who lost bytes."""
+    """Makes the tables ``messages`` and ``unframed_bytes``; keeps each direction's last frame and losses."""
 
     def __init__(self) -> None:
         self._last = np.zeros(0, REF)
@@ -84,7 +84,7 @@ class DefectColumns:
         self._lossy |= defects.lossy()
 
     def _unframed_bytes(self, frames: ContextBatch, defects: _DefectRows, behind: Longs) -> Table:
-        """Return the table of bytes that are no frame, one row for the frame behind each such place."""
+        """Return the table of bytes that are no frame, one row for the frame after each such place."""
         order, groups = sorted_by(frames.direction_id)
         place = np.empty(frames.size, np.int64)
         place[order] = np.arange(frames.size)
@@ -102,7 +102,7 @@ class DefectColumns:
             "lost": damaged | (before["ordinal"] == 0) | defects.lost_before()[behind],
         }
         refs = frames.refs()[behind]
-        # Fewer bytes than a header were left over by the frame before; more may be a frame that nobody can read.
+        # Fewer bytes than a header were left over by the frame before; more may be a frame that could not be read.
         short = columns["skipped"] < HEADER_SIZE
         guilty = np.where(short & (before["ordinal"] > 0), before, refs)
         return Table(len(behind), columns, {"guilty": guilty, "behind": refs, "before": before})
@@ -135,7 +135,7 @@ class _DefectRows:
         self._numbers: NDArray[np.int8] | None = None
 
     def first_defect(self, name: str) -> NDArray[np.int8]:
-        """Return one column of flaws, for all rows of the batch."""
+        """Return one column of defects, for all rows of the batch: the first of each message."""
         if not len(self.rows):
             return np.broadcast_to(np.int8(0), (self._frames.size,))
         found = np.zeros(self._frames.size, np.int8)
@@ -145,7 +145,7 @@ class _DefectRows:
         return found
 
     def root(self, name: str) -> Longs:
-        """Return what the flaws of one kind go back to: the defect, and the kind of message that has it."""
+        """Return what findings of one column share: the defect, and the opcode of the message that has it."""
         return self.first_defect(name).astype(np.int64) << 8 | self._frames.opcode
 
     def _codes(self) -> NDArray[np.int8]:
@@ -175,7 +175,7 @@ class _DefectRows:
         return self._any_lost(itself=True)
 
     def lost_before(self) -> Mask:
-        """Tell the same of all that came before each row."""
+        """Like `lost`, but excluding the row itself, and for a batch without defects too."""
         return self._any_lost(itself=False)
 
     def _any_lost(self, *, itself: bool) -> Mask:
@@ -190,11 +190,11 @@ class _DefectRows:
         return result
 
     def peer_not_captured(self) -> Mask:
-        """Tell which rows' senders had heard more of the other side than was captured before the row."""
+        """Tell which rows' senders had received more of the other side than was captured before the row."""
         return self._peer_not_captured() if len(self.rows) else np.broadcast_to(np.False_, (self._frames.size,))
 
     def doubtful(self) -> Mask:
-        """Tell both, of a batch without flaws too."""
+        """Like `lost` or `peer_not_captured`, but for a batch without defects too."""
         return self._any_lost(itself=True) | self._peer_not_captured()
 
     def _peer_not_captured(self) -> Mask:

@@ -1,4 +1,4 @@
-"""References to frames that outlive their batch: enough to name a frame to people and to find it again."""
+"""References to frames that outlive their batch: enough to name a frame in a report and to find it again."""
 
 from __future__ import annotations
 

@@ -102,3 +102,31 @@ class DirectionProgress:
             for columns, width in ((_DIRECTIONS, 2 * more), (_CONNECTIONS, more)):
                 for name, empty in columns.items():
                     self._of[name] = np.r_[self._of[name], np.full(width, empty, np.int64)]
+
+
+class ProgressInBatch:
+    """How far each direction had come before a row of the batch that is being read."""
+
+    def __init__(self, frames: ContextBatch, gaps: Longs, directions: DirectionProgress) -> None:
+        self._direction_id = frames.direction_id
+        self._end_offset = frames.numbers("end_offset")
+        self._gaps = gaps
+        self._directions = directions
+        self._rows_of: dict[int, Longs] = {}
+
+    def heard(self, direction: int, before: int) -> int:
+        """Return where the direction's last frame before a row ends; -1: there is none."""
+        row = self._last_row(direction, before)
+        return int(self._end_offset[row]) if row >= 0 else self._directions.heard(direction)
+
+    def gap(self, direction: int, before: int) -> int:
+        """Return the first row after the direction's last gap before a row; 0: there is none."""
+        row = self._last_row(direction, before)
+        return int(self._gaps[row]) if row >= 0 else self._directions.gap(direction)
+
+    def _last_row(self, direction: int, before: int) -> int:
+        rows = self._rows_of.get(direction)
+        if rows is None:
+            rows = self._rows_of[direction] = np.flatnonzero(self._direction_id == direction)
+        at = int(np.searchsorted(rows, before)) - 1
+        return int(rows[at]) if at >= 0 else -1

@@ -1,7 +1,7 @@
-"""Tables that rules are about: columns by name, references to frames by name, and where each row stands.
+"""Tables that rules look at: columns by name, references to frames by name, and where each row stands.
 
-Columns are made when they are asked for, and only for the rows that are left: most of them matter to a few rows in a
-thousand. A table is good until the context goes on to the next batch.
+Columns are made on demand, and only for the rows that are left: most of them matter to a few rows in a thousand. A
+table is valid until the context takes the next batch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Table:
         self._refs = dict(refs)
         self._rows = rows
         self._made: dict[str, NDArray[Any]] = {}
-        self.terms: dict[Any, Any] = {}  #: what was computed of the columns, by whoever computed it
+        self.terms: dict[Any, Any] = {}  #: results of terms over the columns, by term
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         found = self._made.get(name)

@@ -1,7 +1,7 @@
 """Eras, roles and agreements as terms: what rules ask about the connection before they judge a message of it.
 
-Everything here is evidence that the capture has. That a server is older than something cannot be shown, only that it
-is not: where a rule begins with a release, it is silent until the release has given itself away.
+All of it is evidence from the capture. A capture can show that a server is at least of some release, never that it is
+older: a rule that begins with a release is silent until a message proves the release.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ ACTIVE = _ACTIVE.named("source is active")
 _PARTIAL = col.filtered.true() | col.agreed.has(bit("open_skip_deletes_in_backfill"))
 PARTIAL = _PARTIAL.named("stream is filtered")  #: items may be missing on purpose
 
-#: What the stream was asked for is not known for certain, or what the connection was opened for.
+#: What the stream request or the open said is not known for certain.
 ASKED_UNKNOWN = (LOST_SINCE_BEGIN, UNOPENED)
-#: What was agreed upon is not known for certain: the set-up, or a part of either side's words, was not captured.
+#: What was agreed upon is not known for certain: the set-up, or something of either direction, was not captured.
 SETUP_UNKNOWN = (
     Unknown("start", ~col.opened.true()),
     Unknown("gap", col.connection_gap > 0),

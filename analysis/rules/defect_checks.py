@@ -1,7 +1,7 @@
-"""Checks about single messages: what the dissector found wrong with a message becomes a violation of its rule.
+"""Checks of single messages: a defect that the dissector found becomes a violation of its rule.
 
-Knows what to say of each defect; must not know where defects are found. A message with bytes missing is not judged,
-nor is one behind a loss or on a connection whose beginning was not captured: which dialect it is in may be wrong then.
+Has a sentence for each defect. A message with missing bytes is not judged, nor is one after a loss, nor one on a
+connection whose beginning was not captured: its dialect may be wrong then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dissector.spec.model import Dialect
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Opcodes as people know them; those of the draft mean other things, and stay numbers.
+#: Opcodes by name, for sentences; those of the draft mean other things, and stay numbers.
 OPCODES: Mapping[int, str] = {
     each.opcode: f"{'an' if each.name[0] in 'aeio' else 'a'} {each.name.replace('_', ' ')}"
     for each in registry.MESSAGES
@@ -86,7 +86,7 @@ _BY_NUMBER = {NUMBER[name]: sentence for name, sentence in SENTENCES.items()}
 
 
 def flag(defect: str) -> int:
-    """Return the number that stands for a defect in columns of flaws."""
+    """Return the number that stands for a defect in columns of defects."""
     return NUMBER[defect]
 
 
@@ -108,8 +108,10 @@ def by_defects(
     defect: Term = getattr(col, column)
     bad = defect > 0
     kind = "oddity" if mild else "flaw"
-    told = [SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and DEFECT_COLUMNS[column][NUMBER[spec.id]]]
-    facts = dict.fromkeys(name for text in told for _, name, _, _ in Formatter().parse(text) if name)
+    sentences = [
+        SENTENCES[spec.id] for spec in DEFECTS if spec.id in SENTENCES and DEFECT_COLUMNS[column][NUMBER[spec.id]]
+    ]
+    facts = dict.fromkeys(name for text in sentences for _, name, _, _ in Formatter().parse(text) if name)
     if mild:
         when = bad if when is None else when & bad
     return Check(
@@ -132,10 +134,6 @@ def by_defects(
     )
 
 
-#: Bytes that are no frame, on a connection without losses.
-STRAYS_LOST = Unknown("gap", col.lost)
-
-
 def unframed_bytes(when: Term, because: str, *evidence: str) -> Check:
     """Return a check that there are no bytes between frames."""
     return Check(
@@ -143,7 +141,7 @@ def unframed_bytes(when: Term, because: str, *evidence: str) -> Check:
         NEVER,
         because,
         when=when,
-        unknown=(STRAYS_LOST,),
+        unknown=(Unknown("gap", col.lost),),
         facts=("skipped",),
         evidence=evidence,
         name="strays",

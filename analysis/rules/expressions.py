@@ -37,11 +37,11 @@ class Term:
         self.text = text
         self.atomic = atomic
         self.columns = columns  #: that it is computed of
-        self.shared = False  #: asked for more than once
+        self.shared = False  #: used more than once, so its result is kept
         self.vocabulary: Vocabulary | None = None  #: what the column's numbers are called
 
     def __call__(self, table: Table) -> NDArray[Any]:
-        """Compute it: an array with an element for each row, that nobody may write to."""
+        """Compute it: a read-only array with an element for each row."""
         made = self.make(table)
         if isinstance(made, np.ndarray) and made.shape == (table.size,):
             return made
@@ -65,7 +65,7 @@ class Term:
         return self.text if self.atomic else f"({self.text})"
 
     def named(self, text: str, *, atomic: bool = True) -> Term:
-        """Return the same under a name."""
+        """Return the same term, printed as a name."""
         return _one((self, text), self.make, text, atomic=atomic)
 
     def _with(self, other: Term | int, symbol: str, act: Callable[[Any, Any], Any]) -> Term:
@@ -179,7 +179,7 @@ def _one(key: Hashable, make: Callable[[Table], Any], text: str, *, atomic: bool
 
 
 def _uniform(mask: Any, *, value: bool) -> bool:
-    """Tell whether a condition is the same for all rows, and this."""
+    """Tell whether a condition has this value for all rows."""
     if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
         return False
     return bool(mask.all()) if value else not mask.any()

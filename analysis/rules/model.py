@@ -1,4 +1,4 @@
-"""What a rule is: a declaration. Rules say what must hold; they never keep state, that is the context's business.
+"""What a rule is: a declaration of what must hold. The context keeps all state.
 
 A rule has one or more checks. A check looks at the rows of one table (or at a named part of it), and answers for each
 with a term: whether it holds, and whether something makes it undecidable. Everything that neither holds nor is
@@ -61,7 +61,7 @@ class Check:
     when: Term | None = None  #: rows that it is about; None: all
     unknown: tuple[Unknown, ...] = ()
     facts: tuple[str, ...] = ()  #: columns that become the finding's facts
-    evidence: tuple[str, ...] = ()  #: references to the frames that prove it, beside the guilty one
+    evidence: tuple[str, ...] = ()  #: references to the frames that prove it, in addition to the guilty one
     root: str | None = None  #: column of the row that everything like it goes back to: echoes share its value
     name: str = ""  #: tells the checks of one rule apart
     severity: Severity | None = None  #: where it differs from the rule's
@@ -95,7 +95,7 @@ class Rule:
     id: str
     severity: Severity
     title: str  #: what must hold, in a line
-    doc: str  #: the same in full
+    doc: str  #: what must hold, in full
     checks: tuple[Check, ...]
     dialects: tuple[str, ...] = ("upr", "dcp")
     since: str = ""  #: the release from which on it holds

@@ -1,4 +1,4 @@
-"""OPQ-01, 02, 03, 05, 11: questions and answers, and the opaques that hold them together."""
+"""OPQ-01, 02, 03, 05, 11: requests and answers, and the opaques that pair them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from analysis.rules.model import Check, Excuse, Rule, Severity
 from dissector.spec import enums
 
 _WORDS = {"opcode": OPCODES}
-#: Messages that nobody answers, except to refuse them.
+#: Messages that get no answer, except a refusal.
 _SILENT = (
     *(kinds.MUTATION, kinds.DELETION, kinds.EXPIRATION, kinds.SYSTEM_EVENT, kinds.BUFFER_ACK),
     *(kinds.PREPARE, kinds.SEQNO_ACKNOWLEDGED, kinds.COMMIT, kinds.ABORT, kinds.SEQNO_ADVANCED),

@@ -1,4 +1,4 @@
-"""OPQ-04, 06 to 10, 12: whose messages are whose, and how streams begin and end."""
+"""OPQ-04, 06 to 10, 12: which stream a message belongs to, and how streams begin and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named parts of the context's tables: rules share them, so that each is cut out once per batch."""
+"""Named parts of the context's tables: rules share a part, so it is cut out once per batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SEQ: sequence numbers. Here: their order and range (SEQ-01 to 03, 07, 11, 12); the others come from beside."""
+"""SEQ: sequence numbers. Here: their order and range (SEQ-01 to 03, 07, 11, 12); the modules beside have the others."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ RULES: tuple[Rule, ...] = (
                 when=col.end_reason.equals(_OK) & ~col.draft.true() & _ENDING & ~PARTIAL,
                 unknown=(
                     LOST_SINCE_BEGIN,
-                    # What was prepared last is not sent to those who know nothing of sync writes.
+                    # The last prepares are not sent to a consumer without sync writes.
                     Unknown("setup", at_least(5) & ~agreed("enable_sync_writes")),
                 ),
                 facts=("previous_seqno", "end"),

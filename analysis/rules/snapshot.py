@@ -1,4 +1,4 @@
-"""SNP: snapshots. Here: where they begin and end and what they hold (SNP-01 to SNP-07); the others come from beside."""
+"""SNP: snapshots. Here: where they begin and end and what they hold (SNP-01 to SNP-07); others are beside."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _repeated(name: str, when: Term, severity: Severity | None = None, *unknown:
         "documents",
         col.version_snapshot.differs(col.snapshot_ordinal),
         "the key of seqno {by_seqno} came in the same snapshot with seqno {version_seqno} (frame {version_frame})",
-        # Behind the first early marker items come as they are written, and no marker closes them for long.
+        # After the first early marker items come as they are written, and no marker closes them for long.
         when=(col.snapshot_ordinal > 0).differs(col.is_upr) & ~col.marker_type.has(_MAY_DUPLICATE) & when,
         unknown=(Unknown("gap", col.gap > col.snapshot_ordinal), *unknown),
         facts=("by_seqno", "version_seqno", "version_frame"),

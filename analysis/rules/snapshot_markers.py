@@ -22,7 +22,7 @@ _MEMORY, _DISK, _CHECKPOINT, _ACK, _HISTORY, _MAY_DUPLICATE = map(
     marker_flags, ("memory", "disk", "checkpoint", "acknowledge", "history", "may_contain_duplicates")
 )
 _TAKEOVER = stream_flags("takeover")
-#: Reasons of a stream end for which nobody can be blamed: closed, disconnected, backfill failed, privileges lost.
+#: Reasons of a stream end that may come at any point: closed, disconnected, backfill failed, privileges lost.
 _BROKEN_OFF = tuple(
     enums.END_REASONS.number(name) for name in ("closed", "disconnected", "backfill_failed", "lost_privileges")
 )

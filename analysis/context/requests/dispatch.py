@@ -1,17 +1,16 @@
 """Feed one batch's set-up messages to the request tracker, in capture order.
 
-Knows which answer belongs to which request and what is agreed upon by it; what that means for a stream is for
-:mod:`analysis.context.requests.stream_lifecycle` to say.
+Pairs answers with requests and notes what both sides agree upon. What an answer means for a stream is in
+:mod:`analysis.context.requests.stream_lifecycle`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from analysis.context import kinds
 from analysis.context.codes import Pairing, UnknownReason
+from analysis.context.progress import ProgressInBatch
 from analysis.context.requests.state import (
     FEATURE_BITS,
     PendingRequest,
@@ -30,6 +29,7 @@ from dissector.spec import enums
 from dissector.summary.streams import stream_id_of
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from analysis.context.batch import ContextBatch
@@ -59,7 +59,7 @@ ACK_WANTED = enums.MARKER_FLAGS.bit("acknowledge")
 
 
 class SetupReader:
-    """Reads one batch's messages into the desk's books."""
+    """Reads one batch's set-up messages into the request tracker."""
 
     def __init__(
         self,
@@ -73,10 +73,8 @@ class SetupReader:
         self._lifecycle = StreamLifecycle(tracker, done)
         self._frames = frames
         self._gaps = gaps
-        self._directions = directions
+        self._progress = ProgressInBatch(frames, gaps, directions)
         self._done = done
-        self._rows_of: dict[int, Longs] = {}
-        self._end_offset = frames.numbers("end_offset")
 
     def take(self, index: int, row: dict[str, Any]) -> None:
         """Take one message."""
@@ -107,15 +105,12 @@ class SetupReader:
             request.key, request.text = row["key"] or b"", row["text"] or ""
         elif opcode == kinds.STREAM_REQUEST:
             self._stream_request(row, request)
-            self._lifecycle.requested(state, request, or_else(row["acked_offset"]))
+            self._lifecycle.note_stream_request(state, request, or_else(row["acked_offset"]))
         elif opcode == kinds.SNAPSHOT_MARKER:
             request.marker_end = or_else(row["snap_end_seqno"])
-            request.instance = state.live.get(
-                keys.stream_key(state.number, max(vbucket, 0), request.stream_id, side), -1
-            )
         elif opcode == kinds.ADD_STREAM:
             request.numbers["flags"] = or_else(row["stream_flags"], 0)
-            self._lifecycle.add(state, request)
+            self._lifecycle.note_add_stream(state, request)
         if opcode not in OWED and opcode != kinds.HELLO:
             return
         unmatched = state.match_late_request((side, opcode, opaque), request.end_offset)
@@ -173,7 +168,7 @@ class SetupReader:
         else:
             self._keep_or_report(state, place, row, ref, index)
             if opcode == kinds.STREAM_REQUEST and status == enums.SUCCESS:
-                # A stream begins, and nobody knows which: nothing of this direction is certain any more.
+                # Some stream begins, but not known which: from here on nothing of this direction is certain.
                 self._unexplained(state, index, ref)
 
     def _keep_or_report(
@@ -193,15 +188,12 @@ class SetupReader:
             row["opcode"], opaque, 1 - side, or_else(row["status"]), acked, ref, state.answered.get(place),
             tuple(row["features"] or ()), state.opaques.get(opaque) if harmless else None, harmless,
         )  # fmt: skip
-        if self._heard(state, side, index) >= acked:
+        if self._progress.heard(state.number * 2 + side, index) >= acked:
             if harmless:
                 return False
-            lost = max(state.last_gap[side], self._gap_of(state, side, index)) > 0
-            self._tracker.report_unmatched(
-                state,
-                unmatched,
-                UnknownReason.START if not state.opened else UnknownReason.GAP if lost else state.lost(),
-            )
+            lost = max(state.last_gap[side], self._progress.gap(state.number * 2 + side, index)) > 0
+            unknown = UnknownReason.GAP if lost and state.opened else state.lost()
+            self._tracker.report_unmatched(state, unmatched, unknown)
         elif not state.keep_unmatched(place, unmatched):
             self._tracker.report_unmatched(state, unmatched, UnknownReason.LIMIT)
         return True
@@ -213,7 +205,7 @@ class SetupReader:
     def _match_late(
         self, state: ConnectionState, index: int, request: PendingRequest, unmatched: UnmatchedResponse
     ) -> None:
-        """A request turns up behind its answer: what was agreed upon counts from here on."""
+        """Take a request that the capture has after its answer: what was agreed upon counts from here on."""
         self._report_pair(state, request, unmatched.ref, unmatched.status)
         if unmatched.status != enums.SUCCESS:
             return
@@ -243,10 +235,10 @@ class SetupReader:
     def _apply_answer(
         self, state: ConnectionState, index: int, request: PendingRequest, row: dict[str, Any], ref: Ref, status: int
     ) -> None:
-        """Draw the consequences of an answer."""
+        """Apply what an answer changes: agreements, and starts and ends of streams."""
         opcode = request.opcode
         if opcode == kinds.ADD_STREAM:
-            self._lifecycle.added(state, request, row, ref, status)
+            self._lifecycle.answer_add_stream(state, request, row, ref, status)
         elif opcode == kinds.SNAPSHOT_MARKER:
             self._done.confirmations.append((index, request, state))
         elif status != enums.SUCCESS:
@@ -284,15 +276,15 @@ class SetupReader:
     def _reply_to_data(
         self, state: ConnectionState, row: dict[str, Any], ref: Ref, index: int, *, is_upr: bool
     ) -> None:
-        """Answers to data pair with some message of that opaque; nothing is used up by them."""
+        """Report an answer to data: some message has its opaque, and stays open to further answers."""
         opaque, other = row["opaque"], 1 - ref.side
         key = state.opaques.get(opaque)
         vbucket = -1 if key is None else keys.vbucket_of(key)
         closing_or_takeover = key is None or key in state.over or state.leaving[vbucket] > 0
         unknown = state.lost()
-        if not unknown and self._gap_of(state, other, index) > 0:
+        if not unknown and self._progress.gap(state.number * 2 + other, index) > 0:
             unknown = UnknownReason.GAP
-        if not unknown and self._heard(state, other, index) < or_else(row["acked_offset"]):
+        if not unknown and self._progress.heard(state.number * 2 + other, index) < or_else(row["acked_offset"]):
             unknown = UnknownReason.ONE_SIDED  # a close may have been on its way
         self._tracker.answers.add(
             state.number,
@@ -312,28 +304,10 @@ class SetupReader:
             repeated=int((1 - ref.side, row["opcode"], opaque) in state.answered),
         )
 
-    def _heard(self, state: ConnectionState, side: int, before: int) -> int:
-        """Return how far a direction's frames had come before a row of this batch."""
-        rows = self._side_rows(state, side)
-        at = int(np.searchsorted(rows, before)) - 1
-        return int(self._end_offset[rows[at]]) if at >= 0 else self._directions.heard(state.number * 2 + side)
-
-    def _gap_of(self, state: ConnectionState, side: int, before: int) -> int:
-        rows = self._side_rows(state, side)
-        at = int(np.searchsorted(rows, before)) - 1
-        return int(self._gaps[rows[at]]) if at >= 0 else self._directions.gap(state.number * 2 + side)
-
-    def _side_rows(self, state: ConnectionState, side: int) -> Longs:
-        direction = state.number * 2 + side
-        rows = self._rows_of.get(direction)
-        if rows is None:
-            rows = self._rows_of[direction] = np.flatnonzero(self._frames.direction_id == direction)
-        return rows
-
     # ----------------------------------------------------------------------------------------------------- the draft
 
     def _draft(self, state: ConnectionState, index: int, row: dict[str, Any], ref: Ref) -> None:
-        """The draft has no opens: a request names its stream, and its answers come as pushes."""
+        """Take a message of the draft, which has no opens: a request names its stream, and answers come as pushes."""
         name, side, opaque = row["name"], row["direction"], row["opaque"]
         vbucket = or_else(row["vbucket"], 0)
         if not row["response"]:

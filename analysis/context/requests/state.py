@@ -1,6 +1,6 @@
-"""What is remembered of a connection: who plays which part, what was agreed upon, what waits for an answer.
+"""State of one connection: which side produces, what was agreed upon, which requests wait for an answer.
 
-Plain records; the desk and its readers fill them in. Must not know rows or batches.
+Plain records, without rows or batches; the request tracker and its readers fill them in.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ class PendingRequest:
     vbucket: int = -1
     stream_id: int = 0
     opaque: int = 0
-    instance: int = -1  #: that it is about
     marker_end: int = -1
     text: str = ""
     key: bytes = b""
@@ -88,7 +87,7 @@ class AddStreamLink(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class UnmatchedResponse:
-    """An answer to nothing, until all that its sender had heard has been seen."""
+    """A response without a request, kept until the capture has everything that its sender had received."""
 
     opcode: int
     opaque: int
@@ -99,7 +98,7 @@ class UnmatchedResponse:
     first: Ref | None  #: the request of this opcode and opaque that was answered before
     features: tuple[int, ...] = ()
     key: int | None = None  #: of the stream that its opaque belongs to
-    harmless: bool = False  #: if no request turns up, it may have answered something that is not remembered
+    harmless: bool = False  #: without a request it is an answer to data
 
 
 @dataclass(slots=True, eq=False)
@@ -123,33 +122,29 @@ class ConnectionState:
     producer: int = -1  #: side
     agreed: int = 0
     window: int = -1  #: accepted connection_buffer_size; -1: none
-    last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, ordinal of the last unexplained row
-    crowded: bool = False  #: something was not remembered for want of room
+    last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, the first row after the last loss
+    overflowed: bool = False  #: something was not kept because there was no room
     waiting: dict[tuple[int, int, int], deque[PendingRequest]] = field(default_factory=dict)  #: (side, opcode, opaque)
-    order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the same by ordinal
+    order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the waiting requests by ordinal
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
-    unmatched_responses: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(
-        default_factory=dict
-    )  #: by the request that they miss
-    unmatched_count: int = 0  #: how many these are
+    #: By the request that they miss: (side, opcode, opaque).
+    unmatched_responses: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(default_factory=dict)
+    unmatched_count: int = 0  #: of these responses
     live: dict[int, int] = field(default_factory=dict)  #: stream key to instance
     over: set[int] = field(default_factory=set)  #: keys of streams that ended or were closed
     ended: dict[int, int] = field(default_factory=dict)  #: key of a stream to the ordinal of a stream end for it
     leaving: Counter[int] = field(default_factory=Counter)  #: vbuckets whose stream is being closed or handed over
     opaques: OrderedDict[int, int] = field(default_factory=OrderedDict)  #: of streams, to a stream key
     closing: dict[int, PendingClose] = field(default_factory=dict)
-    reached: dict[int, Ref] = field(default_factory=dict)  #: stream keys that are at their end, and wait for the word
-    added: OrderedDict[int, PendingRequest] = field(
-        default_factory=OrderedDict
-    )  #: vbucket to the add stream in progress
-    unlinked: OrderedDict[int, AddStreamLink] = field(
-        default_factory=OrderedDict
-    )  #: vbucket to its last stream request
+    reached: dict[int, Ref] = field(default_factory=dict)  #: key of a stream to the item that reached its end
+    #: Vbucket to the add stream in progress, and to its last stream request that carries out none.
+    added: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)
+    unlinked: OrderedDict[int, AddStreamLink] = field(default_factory=OrderedDict)
     byte_order: int = 0  #: opaques in add stream answers: 1 as in the header, 2 byte-reversed
     byte_order_ref: Ref | None = None  #: the first answer that shows it
 
     def remember(self, table: OrderedDict[Any, Any], key: object, what: object) -> None:
-        """Keep something, and not too much."""
+        """Keep an entry; the oldest one goes if there are too many."""
         table[key] = what
         table.move_to_end(key)
         if len(table) > MAX_WAITING:
@@ -158,7 +153,7 @@ class ConnectionState:
     def wait(self, key: tuple[int, int, int], request: PendingRequest) -> bool:
         """Let a request wait for its answer; tell whether there was room."""
         if len(self.order) >= MAX_WAITING:
-            self.crowded = True
+            self.overflowed = True
             return False
         self.waiting.setdefault(key, deque()).append(request)
         self.order[request.ref.ordinal] = request
@@ -178,16 +173,16 @@ class ConnectionState:
     def keep_unmatched(self, key: tuple[int, int, int], unmatched: UnmatchedResponse) -> bool:
         """Let an answer wait for its request; tell whether there was room."""
         if self.unmatched_count >= MAX_WAITING:
-            self.crowded = True
+            self.overflowed = True
             return False
         self.unmatched_responses.setdefault(key, deque()).append(unmatched)
         self.unmatched_count += 1
         return True
 
     def match_late_request(self, key: tuple[int, int, int], end_offset: int) -> UnmatchedResponse | None:
-        """Return the answer that a request belongs to, which the capture has before it."""
+        """Return the answer to a request that the capture has after its answer; None: there is none."""
         found = self.unmatched_responses.get(key)
-        # Its receiver had the request when the answer was sent: only the capture has them the wrong way round.
+        # The sender had received the request when it answered: only the capture has them the wrong way round.
         if not found or found[0].acked < end_offset:
             return None
         unmatched = found.popleft()
@@ -197,13 +192,9 @@ class ConnectionState:
         return unmatched
 
     def lost(self, since: int = 0) -> UnknownReason:
-        """Return whether something may be missing: from either direction, since a row."""
+        """Return why something may be missing, from either direction since a row; KNOWN: nothing is."""
         if not self.opened:
             return UnknownReason.START
-        return (
-            UnknownReason.GAP
-            if max(self.last_gap) > since
-            else UnknownReason.LIMIT
-            if self.crowded
-            else UnknownReason.KNOWN
-        )
+        if max(self.last_gap) > since:
+            return UnknownReason.GAP
+        return UnknownReason.LIMIT if self.overflowed else UnknownReason.KNOWN

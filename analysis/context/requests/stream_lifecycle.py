@@ -1,6 +1,6 @@
-"""The lives of streams: how they begin, are closed and end, and which add stream asked for them.
+"""Streams from start to end: how they begin, are closed and end, and which add stream asked for them.
 
-Knows granted requests, answers and stream ends as the desk reads them; must not look at data.
+Takes granted requests, answers and stream ends from the set-up reader; data messages play no part.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _TAKEOVER = enums.STREAM_FLAGS.bit("takeover")
 
 @dataclass(slots=True, eq=False)
 class BatchChanges:
-    """What a batch's set-up messages settle for the rows around them."""
+    """What a batch's set-up messages change for the rows around them."""
 
     begins: dict[int, tuple[int, int]] = field(default_factory=dict)  #: row to stream key and instance
     closes: dict[int, int] = field(default_factory=dict)  #: row to stream key
     before: dict[int, int] = field(default_factory=dict)  #: stream key to its instance before the batch
     unexplained: list[int] = field(default_factory=list)  #: rows that show that something was lost
     changes: dict[str, dict[int, int]] = field(default_factory=dict)  #: fact to row and its new value
-    over: list[int] = field(default_factory=list)  #: instances to let go of behind the batch
+    over: list[int] = field(default_factory=list)  #: instances to release after the batch
     confirmations: list[tuple[int, PendingRequest, ConnectionState]] = field(
         default_factory=list
     )  #: rows that confirm a marker
@@ -52,7 +52,7 @@ def filters(text: str | None) -> bool:
 
 
 class StreamLifecycle:
-    """Keeps the desk's books about streams, for one batch."""
+    """Follows the streams of all connections through one batch."""
 
     def __init__(self, tracker: RequestTracker, done: BatchChanges) -> None:
         self._tracker = tracker
@@ -62,7 +62,7 @@ class StreamLifecycle:
     def begin(
         self, state: ConnectionState, index: int, request: PendingRequest, ref: Ref, *, draft: bool = False
     ) -> None:
-        """A stream request was granted."""
+        """Begin a stream: its request was granted."""
         key = keys.stream_key(state.number, request.vbucket, request.stream_id, ref.side)
         instances, done = self._instances, self._done
         previous = state.live.get(key, -1)
@@ -98,7 +98,7 @@ class StreamLifecycle:
         )
         closing = state.closing.pop(key, None)
         if closing is not None:
-            # The vbucket has a new stream, and nothing said so of the old one's end.
+            # The vbucket has a new stream, and the old one never got a stream end.
             self._tracker.report_close(state, closing, None, 0, state.lost())
         state.reached.pop(key, None)
         done.before.setdefault(key, previous)
@@ -125,7 +125,7 @@ class StreamLifecycle:
         return Ref.of(record) if record["ordinal"] else None
 
     def close(self, state: ConnectionState, index: int, request: PendingRequest, ref: Ref) -> None:
-        """A stream was closed: by the consumer, whose wish the producer grants, or on a relay's leg by the producer."""
+        """Close a stream: the consumer asked for it and the producer agreed, or on a relay's leg the reverse."""
         for side in (0, 1):
             key = keys.stream_key(state.number, request.vbucket, request.stream_id, side)
             if not self._alive(state, key):
@@ -138,7 +138,7 @@ class StreamLifecycle:
             state.over.add(key)
 
     def end(self, state: ConnectionState, row: dict[str, Any], ref: Ref) -> None:
-        """A stream end came."""
+        """Take a stream end."""
         key = keys.stream_key(state.number, or_else(row["vbucket"], 0), or_else(row["stream_id"], 0), ref.side)
         closing = state.closing.pop(key, None)
         if closing is not None:
@@ -154,15 +154,17 @@ class StreamLifecycle:
 
     # --------------------------------------------------------------------------------------------------- add stream
 
-    def add(self, state: ConnectionState, request: PendingRequest) -> None:
-        """A consumer was asked to add a stream."""
+    def note_add_stream(self, state: ConnectionState, request: PendingRequest) -> None:
+        """Take an add stream, which the consumer is to carry out by a stream request."""
         link = state.unlinked.get(request.vbucket)
         if link is not None and link.ref.side != request.ref.side and link.acked >= request.end_offset:
-            request.links.append(link)  # it had heard of it: only the capture has them the wrong way round
+            request.links.append(
+                link
+            )  # the consumer had received the add stream: only the capture has them the wrong way round
         state.remember(state.added, request.vbucket, request)
 
-    def requested(self, state: ConnectionState, request: PendingRequest, acked: int) -> None:
-        """A stream request may carry out an add stream."""
+    def note_stream_request(self, state: ConnectionState, request: PendingRequest, acked: int) -> None:
+        """Take a stream request, which may carry out an add stream."""
         link = AddStreamLink(request.opaque, request.numbers["flags"], request.ref, acked)
         added = state.added.get(request.vbucket)
         if added is None or added.ref.side == request.ref.side:
@@ -171,10 +173,10 @@ class StreamLifecycle:
             added.links.append(link)
             del added.links[:-_MOST_LINKS]
 
-    def added(
+    def answer_add_stream(
         self, state: ConnectionState, request: PendingRequest, row: dict[str, Any], ref: Ref, status: int
     ) -> None:
-        """An add stream was answered."""
+        """Take the answer to an add stream: does it name its stream request?"""
         if state.added.get(request.vbucket) is request:
             del state.added[request.vbucket]
         if status != enums.SUCCESS:
@@ -219,7 +221,7 @@ class StreamLifecycle:
     ) -> tuple[Ref | None, Ref | None]:
         """Return the answer that has its opaque in the other byte order than those before it, and one of those.
 
-        All servers that were seen reverse the bytes, so where two orders meet, the one that does not is odd.
+        All servers that were seen reverse the bytes, so where two orders meet, the answer that does not is the odd one.
         """
         if reply_opaque == swapped or opaque not in (reply_opaque, swapped):
             return None, None

@@ -1,10 +1,10 @@
-"""The desk: everything that is asked and answered, one message at a time.
+"""The request tracker: pairs requests and answers of all connections, one message at a time.
 
-Set-up messages, requests, answers and the ends of streams are few; they are read in their order, and what they settle
-(roles, agreements, the beginnings and ends of streams) is handed on to those who look at millions of rows at once.
+Set-up messages, requests, answers and stream ends are few; they are read in capture order. What they change (roles,
+agreements, starts and ends of streams) is handed to the modules that process millions of rows at once.
 
-Across directions, order is what TCP's acknowledgements prove. What never came is missed only when the frames are over,
-and only from those who went on: until then nobody knows.
+Across directions, order is what TCP's acknowledgements prove. A missing response is reported at the end of the capture,
+and only if its sender kept sending.
 """
 
 from __future__ import annotations
@@ -46,15 +46,14 @@ def _records(name: str) -> Records:
 
 
 class RequestTracker:
-    """All connections' dealings."""
+    """Requests, answers and streams of all connections."""
 
     def __init__(self, instances: Instances, directions: DirectionProgress) -> None:
         self.states: dict[int, ConnectionState] = {}
         self.instances = instances
         self._directions = directions
-        self._ignored_ends: OrderedDict[int, None] = (
-            OrderedDict()
-        )  #: ordinals of stream ends with another stream's opaque
+        #: Ordinals of stream ends with another stream's opaque.
+        self._ignored_ends: OrderedDict[int, None] = OrderedDict()
         self.answers = _records("answers")
         self.requests = _records("requests")
         self.stream_starts = _records("stream_starts")
@@ -76,7 +75,7 @@ class RequestTracker:
             self._ignored_ends.popitem(last=False)
 
     def ignored_ends(self, ordinals: Longs) -> NDArray[np.bool_]:
-        """Tell which of some rows are such ends."""
+        """Tell which of some rows are stream ends that end nothing."""
         if not self._ignored_ends:
             return np.zeros(len(ordinals), bool)
         return np.isin(ordinals, [*self._ignored_ends])
@@ -98,7 +97,7 @@ class RequestTracker:
         return done
 
     def finish(self) -> None:
-        """The frames are over: miss what never came."""
+        """Report, at the end of the frames, everything that never came."""
         for state in self.states.values():
             for request in state.order.values():
                 if request.opcode in OWED:  # the draft's requests, and HELLO, are not
@@ -133,7 +132,7 @@ class RequestTracker:
         return UnknownReason.KNOWN if self._directions.free(state.number, state.window) else UnknownReason.END
 
     def _report_unanswered(self, state: ConnectionState, request: PendingRequest) -> None:
-        """Report a request that nobody has answered."""
+        """Report a request without an answer."""
         other = state.number * 2 + 1 - request.ref.side
         unknown = UnknownReason.START if not state.opened else UnknownReason.KNOWN
         if not unknown and max(self._lost(state, 0), self._lost(state, 1)) > 0:
@@ -228,7 +227,7 @@ class RequestTracker:
         return state.lost()
 
     def report_unmatched(self, state: ConnectionState, unmatched: UnmatchedResponse, unknown: int) -> None:
-        """Report an answer to nothing."""
+        """Report an answer without a request."""
         key = unmatched.key
         pairing = Pairing.NONE if unmatched.first is None else Pairing.REPEATED
         if unmatched.harmless:
