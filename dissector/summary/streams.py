@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dissector.frames.batch import DRAFT, NOTHING, FrameBatch, distinct
-from dissector.frames.message_kinds import END, ITEM, MARKER, NONE, REQUEST, TABLE
+from dissector.frames.message_kinds import (
+    DATA,
+    END,
+    FIRST_OF_LIFECYCLE,
+    FIRST_OF_STREAM,
+    KIND_OF,
+    LAST_OF_STREAM,
+    MARKER,
+)
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect
 from dissector.summary.stream_totals import Tallies
@@ -126,8 +134,8 @@ class Streams:
         """Take a batch and its connections."""
         draft = view.numbering == DRAFT
         subtype = np.maximum(view.numbers("subtype"), 0) if draft.any() else np.zeros(view.size, np.int64)
-        kind = TABLE[view.numbering, view.response.astype(np.int64), view.opcode, subtype]
-        changes = self._events(view, members, np.flatnonzero(kind >= REQUEST))
+        kind = KIND_OF[view.numbering, view.response.astype(np.int64), view.opcode, subtype]
+        changes = self._events(view, members, np.flatnonzero(kind >= FIRST_OF_LIFECYCLE))
         self._messages(view, members, kind, changes)
 
     def _events(self, view: FrameBatch, members: list[ConnectionSummary], which: Longs) -> list[_Start | _Close]:
@@ -213,7 +221,7 @@ class Streams:
         self, view: FrameBatch, members: list[ConnectionSummary], kind: NDArray[np.int8], changes: list[_Start | _Close]
     ) -> None:
         """Find each message's stream, and add the messages up."""
-        rows = np.flatnonzero((kind > NONE) & (kind < REQUEST))
+        rows = np.flatnonzero((kind >= FIRST_OF_STREAM) & (kind <= LAST_OF_STREAM))
         vbucket, direction = view.numbers("vbucket")[rows], view.direction[rows]
         known = vbucket >= 0
         if not known.all():
@@ -305,7 +313,7 @@ class Streams:
         tallies.add(streams, size, time_ns)
         markers = kind == MARKER
         np.add.at(tallies.snapshots, streams[markers], 1)
-        items = kind == ITEM
+        items = kind == DATA
         tallies.add_items(streams[items], view.numbers("by_seqno")[rows[items]])
         ends = np.flatnonzero(kind == END)
         if len(ends):
