@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch, DirectionGaps
+from analysis.context.batch import COLUMNS, ContextBatch, DirectionGaps
 from analysis.context.connection_facts import ConnectionFacts
 from analysis.context.defects import DefectColumns, defect_rows
 from analysis.context.flow_control.tracker import FlowControl
@@ -21,6 +21,7 @@ from analysis.context.requests.tracker import RequestTracker
 from analysis.context.streams.index import StreamIndex
 from analysis.context.streams.instances import Instances
 from analysis.context.tables import Table, gathered
+from dissector.frames.connection_numbers import AppearanceOrder, ConnectionNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ class Context:
 
     def __init__(self) -> None:
         self.connections = ConnectionNumbers()
-        self.captures = ConnectionNumbers()
+        self.captures = AppearanceOrder()
         self._directions = DirectionGaps()
         self._instances = Instances()
         self._desk = RequestTracker(self._instances)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dissector.frames.connection_numbers import AppearanceOrder, ConnectionNumbers
+
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
@@ -41,13 +43,13 @@ class ContextBatch:
     """One batch."""
 
     def __init__(
-        self, batch: pa.RecordBatch, base: int, connections: ConnectionNumbers, captures: ConnectionNumbers
+        self, batch: pa.RecordBatch, base: int, connections: ConnectionNumbers, captures: AppearanceOrder
     ) -> None:
         self.view = view = FrameBatch(batch)
         self.size = view.size
         self.base = base  #: ordinal of the first row
         self.ordinal: Longs = np.arange(base, base + self.size)
-        self.connection = connections.numbers(view.ids)[view.code]
+        self.connection = connections.indexes(view.ids)[view.code]
         self.side = view.direction
         self.stream_of_bytes = self.connection * 2 + self.side  #: one number per direction
         self.opcode, self.response = view.opcode, view.response
@@ -74,7 +76,7 @@ class ContextBatch:
         """Return a reference to each row."""
         if self._refs is None:
             names, places = encoded(self.view.batch.column("capture"))
-            codes = self._captures.numbers(names.to_pylist())
+            codes = self._captures.indexes(names.to_pylist())
             self._refs = np.empty(self.size, REF)
             self._refs["ordinal"] = self.ordinal
             self._refs["capture"] = codes[places]
@@ -86,22 +88,6 @@ class ContextBatch:
     def ref(self, row: int) -> Ref:
         """Return a reference to one row."""
         return Ref.of(self.refs()[row])
-
-
-class ConnectionNumbers:
-    """Names to numbers, in the order they come up."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._numbers: dict[str, int] = {}
-
-    def numbers(self, names: list[str]) -> Longs:
-        """Return the numbers of names; new ones are added."""
-        for name in names:
-            if name not in self._numbers:
-                self._numbers[name] = len(self.names)
-                self.names.append(name)
-        return np.array([self._numbers[name] for name in names], np.int64)
 
 
 class DirectionGaps:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.check.transcript import Transcript
-from dissector.filters.selector import ConnectionNumbers
+from dissector.frames.connection_numbers import ConnectionNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

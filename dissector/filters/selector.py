@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from dissector.errors import UsageError
+from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 
@@ -32,21 +33,6 @@ _ABOUT_A_VBUCKET[
         if message.dialect is Dialect.DCP and message.name not in ("open", "control", "noop", "buffer_ack")
     ]
 ] = True
-
-
-class ConnectionNumbers:
-    """Numbers connections in the order they come up, whether or not their frames are shown."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-        self.start_ns: int | None = None
-
-    def see(self, batch: pa.RecordBatch) -> None:
-        """Take note of a batch's connections, and of when everything began."""
-        if self.start_ns is None and batch.num_rows:
-            self.start_ns = batch.column("time_ns")[0].as_py()
-        for name in pc.unique(batch.column("connection")).to_pylist():
-            self.numbers.setdefault(name, len(self.numbers) + 1)
 
 
 class FrameSelector:
@@ -104,8 +90,8 @@ class FrameSelector:
         connections = batch.column("connection")
         wanted = self._follow
         if wanted is not None and _is_number(wanted):
-            numbers = self._numbering.numbers
-            wanted = next((name for name, number in numbers.items() if number == int(wanted)), "")
+            names, number = self._numbering.names, int(wanted)
+            wanted = names[number - 1] if 1 <= number <= len(names) else ""
         mask: Mask = pc.equal(connections, wanted).to_numpy(zero_copy_only=False)
         return mask
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissector.filters import Filter
-    from dissector.filters.selector import ConnectionNumbers
+    from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.frames.reader import FrameReader
     from dissector.frames.writers import Writer
     from dissector.options import ReadOptions, ReadReport
@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
     from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.filters import parse  # noqa: PLC0415
-    from dissector.filters.selector import ConnectionNumbers, FrameSelector  # noqa: PLC0415
+    from dissector.filters.selector import FrameSelector  # noqa: PLC0415
+    from dissector.frames.connection_numbers import ConnectionNumbers  # noqa: PLC0415
     from dissector.frames.reader import FrameReader  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 

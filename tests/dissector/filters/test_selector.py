@@ -15,7 +15,8 @@ from dissector.capture import expand
 from dissector.errors import UsageError
 from dissector.filters import parse
 from dissector.filters import selector as choice_module
-from dissector.filters.selector import ConnectionNumbers, FrameSelector
+from dissector.filters.selector import FrameSelector
+from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
 from dissector.options import ReadOptions
