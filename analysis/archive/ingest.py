@@ -108,7 +108,7 @@ def _read(inputs: Sequence[Input], options: ReadOptions, parts: PartFiles) -> tu
     for batch in reader:
         view = FrameBatch(batch)
         streams.fold(view, roster.fold(view))
-        roster.settle()
+        roster.release_ended()
         parts.write_frames(FRAMES, batch)
     parts.write(CONNECTIONS, table_of(found.sorted(), CONNECTIONS.columns))
     parts.write(STREAMS, table_of(list(stream_rows(streams)), STREAMS.columns))

@@ -149,7 +149,7 @@ class _Tables:
         members = self.roster.fold(view)
         self._streams.fold(view, members)
         if self._captures:
-            self.roster.settle()
+            self.roster.release_ended()
             return
         # Rows of frames do not tell how connections ended: what can be counted is.
         times = view.numbers("time_ns")

@@ -16,7 +16,7 @@ _UNKNOWN_REASON = -2  #: it ended, and the reason was lost
 _COLUMNS = ("messages", "items", "bytes", "snapshots", "first_seqno", "last_seqno", "last_ns", "end_reason")
 
 
-class Tallies:
+class StreamTotals:
     """One entry per stream in every column."""
 
     def __init__(self) -> None:

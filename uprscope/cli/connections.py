@@ -76,14 +76,14 @@ def _connections(args: argparse.Namespace) -> tuple[FrameReader, list[str]]:
     from dissector.summary.schema import CONNECTION_COLUMNS, HASH_COLUMNS  # noqa: PLC0415
 
     found = ConnectionRows(everything=args.all)
-    roster = ConnectionSummaries(found.add)
+    summaries = ConnectionSummaries(found.add)
     inputs, options = expand(args.captures), options_of(args)
     if args.hash:
-        reader: FrameReader = (hashing := HashingReader(inputs, options, ended=roster.end))
+        reader: FrameReader = (hashing := HashingReader(inputs, options, ended=summaries.end))
         found.digests = hashing.digests
     else:
-        reader = FrameReader(inputs, options, ended=roster.end)
-    _read(reader, roster)
+        reader = FrameReader(inputs, options, ended=summaries.end)
+    _read(reader, summaries)
     columns = (*CONNECTION_COLUMNS, *HASH_COLUMNS) if args.hash else CONNECTION_COLUMNS
     _write(args, found.sorted(), columns, CONNECTION_TABLE)
     notes = []
@@ -109,15 +109,15 @@ def _streams(args: argparse.Namespace) -> tuple[FrameReader, list[str]]:
     from dissector.summary.streams import Streams  # noqa: PLC0415
 
     streams = Streams()
-    roster = ConnectionSummaries(forget)
-    reader = FrameReader(expand(args.captures), options_of(args), ended=roster.end)
-    _read(reader, roster, streams)
+    summaries = ConnectionSummaries(forget)
+    reader = FrameReader(expand(args.captures), options_of(args), ended=summaries.end)
+    _read(reader, summaries, streams)
     _write(args, list(stream_rows(streams)), STREAM_COLUMNS, STREAM_TABLE)
     limit = f"limit reached: {streams.limit:,} streams are listed, later ones are not"
     return reader, [limit] if streams.limit_reached else []
 
 
-def _read(reader: FrameReader, roster: ConnectionSummaries, streams: Streams | None = None) -> None:
+def _read(reader: FrameReader, summaries: ConnectionSummaries, streams: Streams | None = None) -> None:
     """Fold over everything; streams only need to know what their connections are called."""
     from dissector.frames.batch import FrameBatch  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
@@ -125,11 +125,11 @@ def _read(reader: FrameReader, roster: ConnectionSummaries, streams: Streams | N
     with progress(reader, wanted=True) as advance:
         for batch in reader:
             advance()
-            view = FrameBatch(batch)
-            members = roster.fold(view, names_only=streams is not None)
+            frames = FrameBatch(batch)
+            connections = summaries.fold(frames, names_only=streams is not None)
             if streams is not None:
-                streams.fold(view, members)
-            roster.settle()
+                streams.fold(frames, connections)
+            summaries.release_ended()
 
 
 def _write(args: argparse.Namespace, rows: Rows, columns: Sequence[Column], texts: Sequence[TextColumn]) -> None:

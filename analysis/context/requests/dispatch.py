@@ -31,7 +31,7 @@ from analysis.context.requests.stream_lifecycle import (
     stream_key,
 )
 from dissector.spec import enums
-from dissector.summary.streams import stream_id_of
+from dissector.summary.stream_summary import requested_stream_id
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,7 +134,7 @@ class SetupReader:
 
     @staticmethod
     def _stream_request(row: dict[str, Any], asked: PendingRequest) -> None:
-        asked.stream_id = stream_id_of(row["text"]) or 0
+        asked.stream_id = requested_stream_id(row["text"]) or 0
         high = row["high_seqno"]
         asked.numbers = {
             "start": or_else(row["start_seqno"]),
