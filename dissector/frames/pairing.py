@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, KeysView
 
 Request = TypeVar("Request")
 #: Direction of the request, opcode and opaque; some of them may go without saying, others may be added.
@@ -46,9 +46,10 @@ class PendingRequests(Generic[Request]):
         """Tell whether there is no room for another request."""
         return self._limit is not None and len(self._requests) >= self._limit
 
-    def keys(self) -> Iterator[Key]:
-        """Go through the keys under which requests are waiting."""
-        return iter(self._serials)
+    @property
+    def keys(self) -> KeysView[Key]:
+        """Return the keys under which requests are waiting."""
+        return self._serials.keys()
 
     def add(self, key: Key, request: Request) -> bool:
         """Let a request wait; tell whether there was room."""

@@ -83,26 +83,26 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = ConnectionNumbers()
-    choice = FrameSelector(chosen, args.follow, args.vbucket, numbering)
+    selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
     if names is not None:
-        options = dataclasses.replace(options, columns=choice.columns.union(names))
+        options = dataclasses.replace(options, columns=selector.columns.union(names))
     reader = FrameReader(expand(args.captures), options)
     to_stdout = args.output in (None, "-")
     watched = not (to_stdout and sys.stdout.isatty())
     with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
-        _copy(reader, choice, writer, args.limit, advance)
-        if choice.astray is not None:
+        _copy(reader, selector, writer, args.limit, advance)
+        if selector.unknown_connection is not None:
             report(reader.report, filtered=True)
-            raise UsageError(choice.astray)
-    report(reader.report, filtered=choice.narrow)
+            raise UsageError(selector.unknown_connection)
+    report(reader.report, filtered=selector.is_selective)
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
-def _copy(reader: FrameReader, choice: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
+def _copy(reader: FrameReader, selector: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
     left = limit
     for batch, table in reader.tables():
         advance()
-        indexes = choice.indexes(batch)
+        indexes = selector.indexes(batch)
         if left is not None:
             indexes = indexes[:left]
             left -= len(indexes)
