@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
+
+from dissector.arrow import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,4 +48,4 @@ class ConnectionNumbers(AppearanceOrder):
         """Number a batch's connections, and take note of when the first batch begins."""
         if self.start_ns is None and batch.num_rows:
             self.start_ns = batch.column("time_ns")[0].as_py()
-        self.add(pc.unique(batch.column("connection")).to_pylist())
+        self.add(encoded(batch.column("connection"))[0].to_pylist())
