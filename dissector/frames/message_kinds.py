@@ -5,6 +5,7 @@ One table for all who read batches of frames; it knows opcodes and dialects, and
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +17,30 @@ from dissector.spec.model import Dialect
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-(NONE, DATA, MARKER, SNAPSHOT_END, END, OSO, STATE, CACHE, OTHER, ACK, SEQNO_ACK, SETUP, REQUEST, ANSWER, CLOSE) = (
-    range(15)
-)
-#: Messages of a vbucket's stream; acks and everything else belong to the connection.
+
+class MessageKind(IntEnum):
+    """What a message is to its stream or connection.
+
+    Messages of a vbucket's stream are those from DATA to OTHER; all after them belong to the connection.
+    """
+
+    NONE = 0  #: no message of UPR
+    DATA = 1  #: with a seqno
+    MARKER = 2  #: snapshot marker
+    SNAPSHOT_END = 3  #: of the draft
+    END = 4  #: stream end
+    OSO = 5  #: start or end of an out-of-order snapshot
+    STATE = 6  #: set vbucket state
+    CACHE = 7  #: cache transfer, and its end
+    OTHER = 8  #: flush, and the draft's stream start
+    ACK = 9  #: buffer ack
+    SEQNO_ACK = 10  #: seqno acknowledged
+    SETUP = 11  #: requests and answers
+
+
+#: As plain integers: numpy compares arrays of small integers with these without widening them.
+NONE, DATA, MARKER, SNAPSHOT_END, END, OSO, STATE, CACHE, OTHER, ACK, SEQNO_ACK, SETUP = map(int, MessageKind)
 FIRST_OF_STREAM, LAST_OF_STREAM = DATA, OTHER
-#: Of the set-up messages, from here on those that begin and close streams: requests, answers to them, closes.
-FIRST_OF_LIFECYCLE = REQUEST
 
 _KINDS = {
     **dict.fromkeys(
@@ -40,11 +58,8 @@ _KINDS = {
     "stream_start": OTHER,  # draft
     "buffer_ack": ACK,
     "seqno_acknowledged": SEQNO_ACK,
-    "stream_request": REQUEST,
-    **dict.fromkeys(("stream_ok", "stream_not_my_vbucket", "stream_rollback"), ANSWER),  # draft
-    "close_stream": CLOSE,
 }
-_RESPONSES = {REQUEST: ANSWER, CLOSE: CLOSE}  #: kinds of responses by the kind of their request; of all others: SETUP
+_LIFECYCLE = ("stream_request", "close_stream", "stream_ok", "stream_not_my_vbucket", "stream_rollback")
 
 
 def opcode(name: str, dialect: Dialect = Dialect.DCP) -> int:
@@ -62,7 +77,9 @@ MUTATION, DELETION, EXPIRATION, SYSTEM_EVENT, PREPARE, COMMIT, ABORT, SEQNO_ADVA
     opcode,
     ("mutation", "deletion", "expiration", "system_event", "prepare", "commit", "abort", "seqno_advanced"),
 )
-CACHE_TRANSFER, SEQNO_ACKNOWLEDGED, OSO_SNAPSHOT = map(opcode, ("cache_transfer", "seqno_acknowledged", "oso_snapshot"))
+CACHE_TRANSFER, CACHE_TRANSFER_END, SEQNO_ACKNOWLEDGED, OSO_SNAPSHOT = map(
+    opcode, ("cache_transfer", "cache_transfer_end", "seqno_acknowledged", "oso_snapshot")
+)
 
 
 def _kind_table() -> NDArray[np.int8]:
@@ -71,9 +88,8 @@ def _kind_table() -> NDArray[np.int8]:
     for numbering, dialect in ((PLAIN, Dialect.DCP), (PROTO, Dialect.PROTO)):
         for message in registry.MESSAGES:
             if message.dialect is dialect:
-                kind = _KINDS.get(message.name, SETUP)
-                table[numbering, 0, message.opcode] = kind
-                table[numbering, 1, message.opcode] = _RESPONSES.get(kind, SETUP)
+                table[numbering, 0, message.opcode] = _KINDS.get(message.name, SETUP)
+                table[numbering, 1, message.opcode] = SETUP
     for message in registry.MESSAGES:
         if message.dialect is Dialect.DRAFT and message is not registry.DRAFT_FAILOVER_LOG:
             pushed = int(message.push is not None)
@@ -82,7 +98,21 @@ def _kind_table() -> NDArray[np.int8]:
     return table
 
 
+def _lifecycle_table() -> NDArray[np.bool_]:
+    table = np.zeros((3, 2, 256, 256), bool)
+    for message in registry.MESSAGES:
+        if message.name not in _LIFECYCLE:
+            continue
+        if message.dialect is Dialect.DRAFT:
+            table[DRAFT, int(message.push is not None), message.opcode, list(message.subtypes)] = True
+        elif message.dialect in (Dialect.DCP, Dialect.PROTO):
+            table[PROTO if message.dialect is Dialect.PROTO else PLAIN, :, message.opcode] = True
+    return table
+
+
 KIND_OF = _kind_table()
+#: Of the set-up messages, those that begin and close streams: stream requests and closes, and the answers to them.
+IS_LIFECYCLE = _lifecycle_table()
 
 
 def _by_opcode(*opcodes: int) -> NDArray[np.bool_]:

@@ -18,8 +18,8 @@ from dissector.frames.batch import DRAFT, NOTHING, FrameBatch, distinct
 from dissector.frames.message_kinds import (
     DATA,
     END,
-    FIRST_OF_LIFECYCLE,
     FIRST_OF_STREAM,
+    IS_LIFECYCLE,
     KIND_OF,
     LAST_OF_STREAM,
     MARKER,
@@ -95,8 +95,9 @@ class Streams:
         """Take a batch and its connections."""
         draft = frames.numbering == DRAFT
         subtype = np.maximum(frames.numbers("subtype"), 0) if draft.any() else np.zeros(frames.size, np.int64)
-        kind = KIND_OF[frames.numbering, frames.response.astype(np.int64), frames.opcode, subtype]
-        changes = self._events(frames, connections, np.flatnonzero(kind >= FIRST_OF_LIFECYCLE))
+        place = frames.numbering, frames.response.astype(np.int64), frames.opcode, subtype
+        kind = KIND_OF[place]
+        changes = self._events(frames, connections, np.flatnonzero(IS_LIFECYCLE[place]))
         self._messages(frames, connections, kind, changes)
 
     def _events(self, frames: FrameBatch, connections: list[ConnectionSummary], which: Longs) -> list[_Start | _Close]:
