@@ -118,7 +118,5 @@ def _frames(sight: ContextBatch, facts: dict[str, NDArray[np.int64]], gaps: NDAr
         whole[name] = partial(_same, column)
     columns: dict[str, Any] = {name: gathered(make, rows) for name, make in whole.items()}
     columns["row"] = rows
-    columns["defects"] = lambda chosen: sight.view.batch.column("defects").take(
-        rows if chosen is None else rows[chosen]
-    )
+    columns["defects"] = lambda chosen: sight.batch.column("defects").take(rows if chosen is None else rows[chosen])
     return Table(len(rows), columns, {"guilty": gathered(sight.refs, rows)})

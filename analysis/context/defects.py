@@ -58,7 +58,7 @@ COLUMNS_OF_FLAWS = _columns()
 
 def defect_rows(sight: ContextBatch) -> Mask:
     """Tell which rows have any defect: what they say of themselves may be misread."""
-    return lengths(sight.view.batch.column("defects")) > 0
+    return lengths(sight.batch.column("defects")) > 0
 
 
 class DefectColumns:
@@ -127,7 +127,7 @@ class _DefectRows:
 
     def __init__(self, sight: ContextBatch, lossy: set[int], directions: DirectionGaps) -> None:
         self._sight, self._lossy, self._directions = sight, lossy, directions
-        column = sight.view.batch.column("defects")
+        column = sight.batch.column("defects")
         counts = lengths(column)
         self.rows: Longs = np.repeat(np.arange(sight.size), counts) if counts.any() else _NONE
         self._column = column
@@ -215,7 +215,7 @@ class _DefectRows:
 
 def _spoken(sight: ContextBatch) -> Mask:
     """Tell which rows are messages of UPR, of whatever dialect."""
-    return sight.view.by_dialect(_SPOKEN, 0) > 0
+    return sight.by_dialect(_SPOKEN, 0) > 0
 
 
 def _messages(sight: ContextBatch, facts: dict[str, Longs], flawed: _DefectRows, rows: Longs) -> Table:

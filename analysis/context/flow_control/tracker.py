@@ -138,7 +138,7 @@ class FlowControl:
         """Hand windows that are asked for or granted to the ledgers."""
         self._open(sight, facts, rows)
         names = ("opaque", "key", "text", "status", "response", "direction", "end_offset", "acked_offset", "time_ns")
-        for number, row in zip(sight.connection[rows].tolist(), sight.view.rows(rows, names), strict=True):
+        for number, row in zip(sight.connection[rows].tolist(), sight.rows(rows, names), strict=True):
             ledger = self._ledgers[number]
             if row["response"] and row["direction"] == ledger.producer:
                 acked = -1 if row["acked_offset"] is None else row["acked_offset"]

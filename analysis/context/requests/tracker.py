@@ -105,7 +105,7 @@ class RequestTracker:
         which = np.flatnonzero(wanted)
         if len(which):
             reader = SetupReader(self, sight, gaps, directions, done)
-            for index, row in zip(which.tolist(), sight.view.rows(which, COLUMNS), strict=True):
+            for index, row in zip(which.tolist(), sight.rows(which, COLUMNS), strict=True):
                 reader.take(index, row)
         self.latest.fold(sight)
         return done

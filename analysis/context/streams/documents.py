@@ -44,7 +44,7 @@ class Documents:
         if sight.draft.any():
             self._opcode = np.where(sight.draft[rows], kinds.MUTATION, self._opcode)
         document = stretch.data & kinds.DOCUMENT[self._opcode] & (sight.numbers("key_length")[rows] > 0)
-        hashes = sight.view.batch.column("key_hash")
+        hashes = sight.batch.column("key_hash")
         if hashes.null_count:
             document &= valid(hashes)[rows]
         self._hashes: Longs = plain(hashes, 0)

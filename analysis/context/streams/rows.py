@@ -328,7 +328,7 @@ class StreamRows:
 def _misread(sight: ContextBatch) -> Mask:
     """Tell which rows are not what their message says, so that no field of theirs means anything."""
     misread = np.zeros(sight.size, bool)
-    defects = sight.view.batch.column("defects")
+    defects = sight.batch.column("defects")
     listed = np.flatnonzero(lengths(defects))
     if len(listed):
         for row, names in zip(listed.tolist(), take(defects, listed).to_pylist(), strict=True):
