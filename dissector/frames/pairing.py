@@ -51,6 +51,10 @@ class PendingRequests(Generic[Request]):
         """Return the keys under which requests are waiting."""
         return self._serials.keys()
 
+    def by_key(self) -> Iterator[Request]:
+        """Go through all requests, key by key: the key that has been in use longest first."""
+        return (self._requests[serial][1] for serials in self._serials.values() for serial in serials)
+
     def add(self, key: Key, request: Request) -> bool:
         """Let a request wait; tell whether there was room."""
         if self.is_full:

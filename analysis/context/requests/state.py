@@ -5,10 +5,11 @@ Plain records; the desk and its readers fill them in. Must not know rows or batc
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dissector.frames.pairing import PendingRequests, Request
 from dissector.spec import enums
 
 if TYPE_CHECKING:
@@ -127,13 +128,11 @@ class ConnectionState:
     window: int = -1  #: accepted connection_buffer_size; -1: none
     doubt: list[int] = field(default_factory=lambda: [0, 0])  #: by side, ordinal of the last unexplained row
     crowded: bool = False  #: something was not remembered for want of room
-    waiting: dict[tuple[int, int, int], deque[PendingRequest]] = field(default_factory=dict)  #: (side, opcode, opaque)
-    order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the same by ordinal
+    #: Requests by (side, opcode, opaque).
+    pending: PendingRequests[PendingRequest] = field(default_factory=lambda: PendingRequests(MAX_WAITING))
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
-    orphans: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(
-        default_factory=dict
-    )  #: by the request that they miss
-    orphaned: int = 0  #: how many these are
+    #: Answers by the request that they miss.
+    unmatched: PendingRequests[UnmatchedResponse] = field(default_factory=lambda: PendingRequests(MAX_WAITING))
     live: dict[int, int] = field(default_factory=dict)  #: stream key to instance
     over: set[int] = field(default_factory=set)  #: keys of streams that ended or were closed
     ended: dict[int, int] = field(default_factory=dict)  #: key of a stream to the ordinal of a stream end for it
@@ -159,44 +158,29 @@ class ConnectionState:
 
     def wait(self, key: tuple[int, int, int], asked: PendingRequest) -> bool:
         """Let a request wait for its answer; tell whether there was room."""
-        if len(self.order) >= MAX_WAITING:
-            self.crowded = True
-            return False
-        self.waiting.setdefault(key, deque()).append(asked)
-        self.order[asked.ref.ordinal] = asked
-        return True
+        return self._add(self.pending, key, asked)
 
     def answer(self, key: tuple[int, int, int]) -> PendingRequest | None:
         """Return the request that an answer belongs to: the oldest that waits."""
-        waiting = self.waiting.get(key)
-        if not waiting:
-            return None
-        asked = waiting.popleft()
-        if not waiting:
-            del self.waiting[key]
-        del self.order[asked.ref.ordinal]
-        return asked
+        return self.pending.take(key)
 
     def leave_orphan(self, key: tuple[int, int, int], orphan: UnmatchedResponse) -> bool:
         """Let an answer wait for its request; tell whether there was room."""
-        if self.orphaned >= MAX_WAITING:
-            self.crowded = True
-            return False
-        self.orphans.setdefault(key, deque()).append(orphan)
-        self.orphaned += 1
-        return True
+        return self._add(self.unmatched, key, orphan)
 
     def adopt(self, key: tuple[int, int, int], end_offset: int) -> UnmatchedResponse | None:
         """Return the answer that a request belongs to, which the capture has before it."""
-        found = self.orphans.get(key)
+        orphan = self.unmatched.first(key)
         # Its receiver had the request when the answer was sent: only the capture has them the wrong way round.
-        if not found or found[0].acked < end_offset:
+        if orphan is None or orphan.acked < end_offset:
             return None
-        orphan = found.popleft()
-        if not found:
-            del self.orphans[key]
-        self.orphaned -= 1
-        return orphan
+        return self.unmatched.take(key)
+
+    def _add(self, table: PendingRequests[Request], key: tuple[int, int, int], what: Request) -> bool:
+        if table.add(key, what):
+            return True
+        self.crowded = True
+        return False
 
     def lost(self, since: int = 0) -> int:
         """Return whether something may be missing: from either direction, since a row."""

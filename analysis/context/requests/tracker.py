@@ -113,12 +113,11 @@ class RequestTracker:
     def finish(self) -> None:
         """The frames are over: miss what never came."""
         for talk in self.talks.values():
-            for asked in talk.order.values():
+            for asked in talk.pending:
                 if asked.opcode in OWED:  # the draft's requests, and HELLO, are not
                     self._unanswered(talk, asked)
-            for orphans in talk.orphans.values():
-                for orphan in orphans:
-                    self.unasked(talk, orphan, self._unknown_question(talk, orphan))
+            for orphan in talk.unmatched.by_key():
+                self.unasked(talk, orphan, self._unknown_question(talk, orphan))
             for closing in talk.closing.values():
                 unknown = self._unknown_silence(talk, closing.ref, closing.ref.side) if closing.announced else KNOWN
                 self.closing_ended(talk, closing, None, 0, unknown)

@@ -20,6 +20,7 @@ def waiting(*requests: tuple[Key, str], limit: int | None = None) -> PendingRequ
 def test_an_answer_belongs_to_the_oldest_request_of_its_key() -> None:
     pending = waiting((A, "first"), (B, "other"), (A, "second"))
     assert (A in pending, len(pending), list(pending)) == (True, 3, ["first", "other", "second"])
+    assert list(pending.by_key()) == ["first", "second", "other"]
     assert (pending.first(A), pending.take(A)) == ("first", "first")
     assert (pending.take(A), pending.take(A)) == ("second", None)
     assert (A in pending, set(pending.keys), list(pending)) == (False, {B}, ["other"])
