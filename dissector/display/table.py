@@ -49,7 +49,7 @@ def foreign(name: str) -> Callable[[Row], str]:
 
 
 def own(name: str) -> Callable[[Row], str]:
-    """Show a value of our own as it is."""
+    """Show a value that no capture controls, as it is."""
     return lambda row: "" if row.get(name) is None else str(row[name])
 
 
@@ -162,7 +162,7 @@ def table_lines(
 
 
 def _fit(widths: list[int], columns: Sequence[TextColumn], headings: Sequence[str], room: int | None) -> None:
-    """Bring the widths down to the room there is."""
+    """Narrow columns, then leave some out, until the table fits."""
 
     def excess() -> int:
         used = [wide for wide in widths if wide]

@@ -38,7 +38,7 @@ class FilterError(UprscopeError):
 
 
 def shown(word: str) -> str:
-    """Quote a piece of the filter for a message; a long one is cut."""
+    """Quote a part of the filter for a message; a long one is cut."""
     return f'"{safe_text(word if len(word) <= _WORD_SHOWN else word[:_WORD_SHOWN] + _CUT)}"'
 
 

@@ -35,7 +35,7 @@ _ABOUT_A_VBUCKET[
 
 
 class FrameSelector:
-    """Picks frames of batch after batch."""
+    """Selects frames, batch after batch."""
 
     def __init__(
         self, chosen: Filter | None, follow: str | None, vbucket: int | None, numbering: ConnectionNumbers | None = None

@@ -1,7 +1,7 @@
 """Frame tables to record batches, column by column.
 
-Frames that a plan vouches for are read all at once; the others go through the decoder one by one, and its answers are
-put into the same columns.
+Frames that a plan finds sound are read all at once; the decoder reads the others one by one, and its results go into
+the same columns.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HEADER = np.dtype(
 )
 _LISTS = ("text", "failover_log", "features")
 _HELLO = registry.named(Dialect.DCP, "hello").opcode
-#: Opcodes whose frames can tell a dialect or change what is negotiated.
+#: Opcodes whose frames can show the dialect or change what is negotiated.
 _TELLING = np.zeros(256, bool)
 _TELLING[[known.opcode for known in registry.MESSAGES if known.dialect is Dialect.DCP]] = True
 _TELLING[[*registry.DRAFT_OPCODES, _HELLO]] = True
@@ -55,7 +55,7 @@ _PLAIN = np.zeros(256, bool)
 _PLAIN[[magic.value for magic in enums.MAGICS if not magic.flexible and not magic.server_push]] = True
 _FLEXIBLE = np.zeros(256, bool)
 _FLEXIBLE[[magic.value for magic in enums.MAGICS if magic.flexible]] = True
-#: Columns of other types are views of headers, and are copied before something is put into them.
+#: Columns of other types are views of headers: they are copied before they are written to.
 _WRITABLE = np.dtype(np.int64).char + np.dtype(np.bool_).char
 _CAPTURE_SHIFT = 40
 _digest = xxhash.xxh3_64_digest
@@ -64,11 +64,11 @@ _NUMBER_MASK = (1 << _CAPTURE_SHIFT) - 1
 
 def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> pa.RecordBatch:
     """Lay out the frames of a table as rows."""
-    return _Batch(table, first_number, captures, options).build()
+    return _BatchBuilder(table, first_number, captures, options).build()
 
 
-class _Batch:
-    """One batch on its way; lives for one call."""
+class _BatchBuilder:
+    """The columns of one batch, while they are filled."""
 
     def __init__(self, table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> None:
         self.table = table
@@ -81,7 +81,7 @@ class _Batch:
         self.objects: dict[str, dict[int, Any]] = {name: {} for name in (*_LISTS, "defects")}
         self.names: list[str] = []
         self.name = np.zeros(self.size, np.int64)
-        self.unasked = np.zeros(self.size, bool)  #: documents whose keys nobody wants
+        self.without_key = np.zeros(self.size, bool)  #: documents whose keys were not asked for
         source = np.frombuffer(table.stream, np.uint8)
         overlapping = np.ndarray((len(source) - ROW_BYTES + 1,), f"V{ROW_BYTES}", source, 0, (1,))
         self.rows = overlapping[table.position].view(np.uint8).reshape(self.size, ROW_BYTES)
@@ -108,9 +108,9 @@ class _Batch:
         self._place()
         self._dialects()
         self._plain_header()
-        left = self._planned()
+        left = self._read_by_plans()
         for index in np.flatnonzero(left).tolist():
-            self._decoded(index)
+            self._read_by_decoder(index)
         return self._assemble()
 
     def _place(self) -> None:
@@ -170,8 +170,8 @@ class _Batch:
         numbers["cas"] = header["cas"]
         numbers["flow_bytes"] = np.zeros(self.size, np.int64)
 
-    def _planned(self) -> Mask:
-        """Read all frames that a plan vouches for; return which ones are left."""
+    def _read_by_plans(self) -> Mask:
+        """Read all frames that a plan finds sound; return which ones are left."""
         header, table = self.header, self.table
         left = np.ones(self.size, bool)
         whole = (table.available == table.length) & _PLAIN[header["magic"]] & (self.value_length >= 0)
@@ -188,7 +188,7 @@ class _Batch:
         return left
 
     def _read(self, plan: Plan, chosen: Longs) -> Longs:
-        """Read the sound ones of the chosen frames; return them."""
+        """Read those of the chosen frames that are sound; return which they are."""
         good = plan.sound(
             self.key_length[chosen],
             self.value_length[chosen],
@@ -207,13 +207,13 @@ class _Batch:
             chosen = chosen[good]
         for place, numbers in read:
             if place.column is not None:
-                self._put(place.column, chosen, numbers if len(numbers) == len(chosen) else numbers[good])
+                self._set(place.column, chosen, numbers if len(numbers) == len(chosen) else numbers[good])
         if ids is not None and sizes is not None:
             prefixed = sizes[good] > 0
-            self._put("collection_id", chosen[prefixed], ids[good][prefixed])
-        self.name[chosen] = self._name(plan.message.name)
+            self._set("collection_id", chosen[prefixed], ids[good][prefixed])
+        self.name[chosen] = self._name_code(plan.message.name)
         if plan.documents and not self.options.document_keys:
-            self.unasked[chosen] = True
+            self.without_key[chosen] = True
         if plan.flow_surplus is not None:
             self.numbers["flow_bytes"][chosen] = HEADER_SIZE + self.body[chosen] + plan.flow_surplus
         if self.options.inspect and plan.shape.body is Body.DOCUMENT:
@@ -221,7 +221,7 @@ class _Batch:
         return chosen
 
     def _inspect(self, chosen: Longs) -> None:
-        """Look into documents that say more of themselves than that they are bytes."""
+        """Look into documents whose datatype says that they are more than bytes."""
         telling = chosen[(self.header["datatype"][chosen] > 0) & self.value_there[chosen]]
         starts = self.value_start[telling]
         spans = zip(starts.tolist(), (starts + self.value_length[telling]).tolist(), strict=True)
@@ -251,17 +251,17 @@ class _Batch:
         sound = ~wanted | (~open_ & canonical & (number < 1 << 32) & (size < self.key_length[chosen]))
         return number, size, sound
 
-    def _decoded(self, index: int) -> None:
-        """Ask the decoder about one frame, and put its answer into the columns."""
+    def _read_by_decoder(self, index: int) -> None:
+        """Decode one frame, and put the result into the columns."""
         data = self.table.data(index)
         decoded = decode_for_row(
             DIALECTS[self.dialect[index]], data, self.options, collections=bool(self.collections[index])
         )
         row: Row = content_of(decoded, data, int(self.numbers["missing"][index]), self.options)
-        # Where key and value are is the decoder's word: headers lie (E-41).
+        # The decoder knows where key and value are; headers may be wrong about it (E-41).
         self.key_start[index] = self.table.position[index] + decoded.key_offset
         self.value_start[index] = self.table.position[index] + decoded.value.offset
-        self.name[index] = self._name(row.pop("name"))
+        self.name[index] = self._name_code(row.pop("name"))
         self.key_there[index] = row.pop("key") is not None
         row.pop("key_hash")
         row.pop("value")
@@ -276,13 +276,13 @@ class _Batch:
             if value is None:
                 self.valid.setdefault(name, np.ones(self.size, bool))[index] = False
             else:
-                self._put(name, index, value)
+                self._set(name, index, value)
         for name, value in row.items():
             if value is not None:
-                self._put(name, index, value)
+                self._set(name, index, value)
 
-    def _put(self, name: str, chosen: Longs | int, numbers: Any) -> None:
-        """Put numbers into a column, which is made when it is first needed."""
+    def _set(self, name: str, chosen: Longs | int, numbers: Any) -> None:
+        """Set numbers of a column, which is made when it is first needed."""
         column = self.numbers.get(name)
         if column is None:
             column = self.numbers[name] = np.zeros(self.size, np.int64)
@@ -293,13 +293,13 @@ class _Batch:
         if name in self.valid:
             self.valid[name][chosen] = True
 
-    def _name(self, name: str) -> int:
+    def _name_code(self, name: str) -> int:
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name)
 
     def _assemble(self) -> pa.RecordBatch:
-        special = self._special()
+        special = self._makers()
         wanted = self.options.columns
         columns = [column for column in COLUMNS if wanted is None or column.name in wanted]
         arrays = []
@@ -314,9 +314,9 @@ class _Batch:
         schema = SCHEMA if wanted is None else pa.schema([SCHEMA.field(column.name) for column in columns])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _special(self) -> dict[str, Callable[[], pa.Array]]:
+    def _makers(self) -> dict[str, Callable[[], pa.Array]]:
         table, entry = self.table, self.table.connection
-        flows = [connection.flow(side) for connection, side in self._entries()]
+        flows = [connection.flow(side) for connection, side in self._senders()]
         last, first = table.packet_last >> _CAPTURE_SHIFT, table.packet_first >> _CAPTURE_SHIFT
         source_ports = np.array([flow.source_port for flow in flows], np.int32)
         destination_ports = np.array([flow.destination_port for flow in flows], np.int32)
@@ -338,25 +338,25 @@ class _Batch:
             **{name: lambda name=name: self._listed(name) for name in _LISTS},  # type: ignore[misc]
         }
 
-    def _entries(self) -> list[tuple[Connection, int]]:
+    def _senders(self) -> list[tuple[Connection, int]]:
         sides = np.zeros(len(self.table.connections), np.int64)
         sides[self.table.connection] = self.table.side
         return list(zip(self.table.connections, sides.tolist(), strict=True))
 
-    def _cut(self, there: Mask, start: Longs, length: Longs) -> pa.Array:
-        """Cut a span out of each frame that has it."""
+    def _spans(self, there: Mask, start: Longs, length: Longs) -> pa.Array:
+        """Return a span of each frame that has one."""
         rank = self.table.rank
         begin, end = np.empty(self.size, np.int64), np.empty(self.size, np.int64)
-        # A frame without one gives an empty span that is within it, so that all of them ascend.
+        # A frame without a span gets an empty one at its own position, so that all spans ascend.
         begin[rank] = np.where(there, start, self.table.position)
         end[rank] = np.where(there, start + length, self.table.position)
         return spans(pa.binary(), self.table.stream, begin, end, rank, None if there.all() else there)
 
     def _keys(self) -> pa.Array:
-        there = self.key_there & ~self.unasked
+        there = self.key_there & ~self.without_key
         if not there.any():
             return nulls(pa.binary(), self.size)
-        return self._cut(there, self.key_start, self.key_length)
+        return self._spans(there, self.key_start, self.key_length)
 
     def _key_hashes(self) -> pa.Array:
         hashes = np.zeros(self.size, np.int64)
@@ -376,7 +376,7 @@ class _Batch:
     def _values(self) -> pa.Array:
         if not self.options.values or not self.value_there.any():
             return nulls(pa.binary(), self.size)
-        return self._cut(self.value_there, self.value_start, self.value_length)
+        return self._spans(self.value_there, self.value_start, self.value_length)
 
     def _listed(self, name: str) -> pa.Array:
         found = self.objects[name]

@@ -33,7 +33,7 @@ MAX_GAPS = 10_000
 
 @dataclass(slots=True)
 class Digest:
-    """What was delivered of one direction."""
+    """The hash of what was delivered of one direction, and its gaps."""
 
     sha256: hashlib._Hash = field(default_factory=hashlib.sha256)
     length: int = 0
@@ -41,7 +41,7 @@ class Digest:
     gaps_left_out: int = 0
 
     def take(self, event: Chunk | Gap) -> None:
-        """Take the next bytes, or a gap."""
+        """Add the next bytes, or a gap."""
         if not isinstance(event, Gap):
             self.sha256.update(event.data)
             self.length += len(event.data)

@@ -1,4 +1,4 @@
-"""The connections of a run: what their set-up messages say, which forms their messages have, which defects."""
+"""The connections of a run: their set-up messages, the releases that their messages fit, their defects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _senders(dialect: Dialect) -> NDArray[np.int8]:
 
 
 _SENDERS = {PLAIN: _senders(Dialect.DCP), PROTO: _senders(Dialect.PROTO), DRAFT: _senders(Dialect.DRAFT)}
-_SENDERS[PLAIN][_ADD_STREAM] = 1  # it goes to a consumer: this leg's producer side is who sends it
+_SENDERS[PLAIN][_ADD_STREAM] = 1  # it goes to the consumer: its sender is on the producer's side of this connection
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +53,7 @@ class ConnectionSummary:
     """A connection as its frames so far show it."""
 
     id: str
-    number: int  #: counts connections from 1 as their first frames come up
+    number: int  #: from 1, in the order of first frames
     rows: int = 0
     name: str | None = None
     agent: str | None = None
@@ -68,7 +68,7 @@ class ConnectionSummary:
 
     @property
     def producer(self) -> int | None:
-        """Return the direction that produces, if anything tells."""
+        """Return the direction that produces, if it is known."""
         return self.seen if self.opened is None else self.opened
 
     @property
@@ -83,7 +83,7 @@ class ConnectionSummaries:
     def __init__(self, ended: Callable[[Connection, ConnectionSummary | None], None]) -> None:
         self._ended = ended
         self._live: dict[str, ConnectionSummary] = {}
-        self._waiting: dict[str, Connection] = {}  #: over, but not all of their rows have come
+        self._waiting: dict[str, Connection] = {}  #: ended, but not all of their rows have come
         self._count = 0
 
     @property
@@ -92,7 +92,7 @@ class ConnectionSummaries:
         return len(self._live) + len(self._waiting)
 
     def end(self, connection: Connection) -> None:
-        """Take note of a connection's end; its last rows may still be on their way."""
+        """Note that a connection has ended; its last rows may still have to come."""
         summary = self._live.get(connection.id)
         frames = _frames(connection)
         if frames == (summary.rows if summary is not None else 0):
@@ -152,7 +152,7 @@ class ConnectionSummaries:
                     _open(summary, row)
 
     def _forms(self, frames: FrameBatch, summaries: list[ConnectionSummary]) -> None:
-        """Look at every form of request once."""
+        """Learn era and roles from every form of request, looking at each form once."""
         extras = frames.numbers("extras_length")
         parts = frames.numbers("framing_length") + extras + frames.numbers("key_length")
         chosen = np.flatnonzero(
@@ -219,7 +219,7 @@ class ConnectionSummaries:
 
 
 def forget(connection: Connection, summary: ConnectionSummary | None) -> None:
-    """Let go of what was remembered of a connection that is over."""
+    """Forget the streams of a connection that has ended."""
     del connection
     if summary is not None:
         summary.streams = None
@@ -241,7 +241,7 @@ def _select(summary: ConnectionSummary, row: dict[str, Any], key: str | None) ->
 
 
 def _open(summary: ConnectionSummary, row: dict[str, Any]) -> None:
-    """Learn from an open: its flag names the role of the *receiver*; a notifier is a producer that tells less."""
+    """Learn from an open: its flag names the role of the *receiver*; a notifier is a producer that sends less."""
     if row["extras_length"] != registry.OPEN_EXTRAS:
         return
     summary.opened = 1 - row["direction"] if row["open_flags"] & _PRODUCES else row["direction"]

@@ -1,4 +1,4 @@
-"""Connections that are over, and streams, as rows of the schema."""
+"""Connections that have ended, and streams, as rows of the schema."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ConnectionRows:
         self._open: dict[bytes, Row] = {}  #: connections that did not end, by their key
 
     def add(self, connection: Connection, summary: ConnectionSummary | None) -> None:
-        """Take a connection that is over."""
+        """Add a connection that has ended."""
         digests = self.digests.pop(connection) if self.digests is not None else None
         key = min(connection.key, reverse_key(connection.key))
         before = self._open.pop(key, None)

@@ -17,7 +17,7 @@ _COLUMNS = ("messages", "items", "bytes", "snapshots", "first_seqno", "last_seqn
 
 
 class StreamTotals:
-    """One entry per stream in every column."""
+    """Sums by stream: every column has one entry per stream."""
 
     def __init__(self) -> None:
         self.messages = np.empty(0, np.int64)
@@ -58,7 +58,7 @@ class StreamTotals:
         self.first_seqno[streams[fresh]] = seqno[fresh]  # backwards: the first one stays
 
     def end(self, streams: Longs, reason: Longs) -> None:
-        """Take stream ends."""
+        """Note stream ends and their reasons."""
         self.end_reason[streams] = np.where(reason >= 0, reason, _UNKNOWN_REASON)
 
     def ended(self, stream: int) -> tuple[bool, int | None]:

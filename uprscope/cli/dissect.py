@@ -143,7 +143,7 @@ class FrameWriter:
         self._writer.write(rows if self._names is None else rows.select(self._names))
 
     def close(self) -> None:
-        """Write what has to come last."""
+        """Write the end of the output."""
         self._writer.close()
 
     def abandon(self) -> None:
@@ -199,10 +199,10 @@ class TextWriter(FrameWriter):
         yield ""
 
     def abandon(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: everything has been written already."""
 
     def close(self) -> None:
-        """Nothing has to come last."""
+        """Do nothing: text has no end of its own."""
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """``uprscope explain``: the protocol's numbers and names, and the rules of ``check``, looked up.
 
-Arguments and output only. What is said about rules comes from a module that is found by its name, and only when a rule
-is asked for: this package must not import the analysis, and questions about the protocol need none of what it loads.
+Arguments and output only. Answers about rules come from a module that is loaded when a rule is asked for: questions
+about the protocol need none of the analysis.
 """
 
 from __future__ import annotations
@@ -126,6 +126,6 @@ def _rule(word: str) -> str | None:
         try:
             lookup.lookup([word])
         except UsageError:
-            # "nothing is called foo" is for those who asked for no group.
+            # "nothing is called foo" is the answer where no group is meant.
             return word if word.upper() in rules_module().names() else None
     return None
