@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
-from dissector.arrow import encoded, nulls, numeric, spans, texts
+from dissector.arrow import encoded, nulls, numeric, texts
 from dissector.codec.values import document_defects
 from dissector.frames.decode_plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
-from dissector.frames.key_hash import hash_keys
+from dissector.frames.key_value_spans import KeyValueSpans
 from dissector.frames.row import content_of, decode_for_row
 from dissector.frames.schema import COLUMNS, SCHEMA
 from dissector.spec import enums, registry
@@ -58,7 +57,6 @@ _FLEXIBLE[[magic.value for magic in enums.MAGICS if magic.flexible]] = True
 #: Columns of other types are views of headers: they are copied before they are written to.
 _WRITABLE = np.dtype(np.int64).char + np.dtype(np.bool_).char
 _CAPTURE_SHIFT = 40
-_digest = xxhash.xxh3_64_digest
 _NUMBER_MASK = (1 << _CAPTURE_SHIFT) - 1
 
 
@@ -92,19 +90,17 @@ class _BatchBuilder:
         """Fill all columns."""
         header, table = self.header, self.table
         self.response = _RESPONSE[header["magic"]]
-        self.key_length = header["key"].astype(np.int64)
+        key_length = header["key"].astype(np.int64)
         self.framing = np.zeros(self.size, np.int64)
         flexible = _FLEXIBLE[header["magic"]]
         if flexible.any():
-            self.framing[flexible] = self.key_length[flexible] >> 8
-            self.key_length[flexible] &= 0xFF
+            self.framing[flexible] = key_length[flexible] >> 8
+            key_length[flexible] &= 0xFF
         self.extras = header["extras"].astype(np.int64)
         self.body = header["body"].astype(np.int64)
-        self.value_length = self.body - self.framing - self.extras - self.key_length
-        self.key_start = table.position + HEADER_SIZE + self.framing + self.extras
-        self.value_start = self.key_start + self.key_length
-        self.key_there = self.key_length > 0
-        self.value_there = self.value_length > 0
+        value_length = self.body - self.framing - self.extras - key_length
+        key_start = table.position + HEADER_SIZE + self.framing + self.extras
+        self.spans = KeyValueSpans(table, self.source, key_start, key_length, value_length)
         self._place()
         self._dialects()
         self._plain_header()
@@ -162,8 +158,8 @@ class _BatchBuilder:
         numbers["datatype"] = header["datatype"]
         numbers["framing_length"] = self.framing
         numbers["extras_length"] = self.extras
-        numbers["key_length"] = self.key_length
-        numbers["value_length"] = self.value_length
+        numbers["key_length"] = self.spans.key_length
+        numbers["value_length"] = self.spans.value_length
         numbers["body_length"] = self.body
         numbers["opaque"] = header["opaque"]
         numbers["opaque_swapped"] = header["swapped"]
@@ -174,7 +170,7 @@ class _BatchBuilder:
         """Read all frames that a plan finds sound; return which ones are left."""
         header, table = self.header, self.table
         left = np.ones(self.size, bool)
-        whole = (table.available == table.length) & _PLAIN[header["magic"]] & (self.value_length >= 0)
+        whole = (table.available == table.length) & _PLAIN[header["magic"]] & (self.spans.value_length >= 0)
         whole &= ~self.response | (header["number"] == enums.SUCCESS)
         kind = ((self.dialect * 2 + self.response) << 16) | (header["opcode"].astype(np.int64) << 8) | self.extras
         kinds, codes = encoded(numeric(pa.int64(), kind))
@@ -190,8 +186,8 @@ class _BatchBuilder:
     def _read(self, plan: Plan, chosen: Longs) -> Longs:
         """Read those of the chosen frames that are sound; return which they are."""
         good = plan.sound(
-            self.key_length[chosen],
-            self.value_length[chosen],
+            self.spans.key_length[chosen],
+            self.spans.value_length[chosen],
             self.header["datatype"][chosen],
             self.header["cas"][chosen],
             self.collections[chosen],
@@ -201,7 +197,7 @@ class _BatchBuilder:
             good &= place.sound(numbers)
         ids = sizes = None
         if plan.documents and self.collections[chosen].any():
-            ids, sizes, sound = self._collection_ids(chosen)
+            ids, sizes, sound = self.spans.collection_ids(chosen, self.collections[chosen])
             good &= sound
         if not good.all():
             chosen = chosen[good]
@@ -222,34 +218,14 @@ class _BatchBuilder:
 
     def _inspect(self, chosen: Longs) -> None:
         """Look into documents whose datatype says that they are more than bytes."""
-        telling = chosen[(self.header["datatype"][chosen] > 0) & self.value_there[chosen]]
-        starts = self.value_start[telling]
-        spans = zip(starts.tolist(), (starts + self.value_length[telling]).tolist(), strict=True)
+        telling = chosen[(self.header["datatype"][chosen] > 0) & self.spans.value_there[chosen]]
+        starts = self.spans.value_start[telling]
+        spans = zip(starts.tolist(), (starts + self.spans.value_length[telling]).tolist(), strict=True)
         datatypes = self.header["datatype"][telling].tolist()
         for index, (start, end), datatype in zip(telling.tolist(), spans, datatypes, strict=True):
             defects = document_defects(bytes(self.table.stream[start:end]), datatype)
             if defects:
                 self.objects["defects"][index] = defects
-
-    def _collection_ids(self, chosen: Longs) -> tuple[Longs, Longs, Mask]:
-        """Read the LEB128 ids in front of document keys; a size of 0 stands for a key without one."""
-        wanted = self.collections[chosen] & self.key_there[chosen]
-        start = self.key_start[chosen]
-        number = np.zeros(len(chosen), np.int64)
-        size = np.zeros(len(chosen), np.int64)
-        open_ = wanted.copy()
-        canonical = np.ones(len(chosen), bool)
-        for index in range(5):
-            if not open_.any():
-                break
-            byte = self.source[start + index].astype(np.int64)
-            number[open_] |= (byte[open_] & 0x7F) << (7 * index)
-            ends = open_ & (byte < 0x80)
-            size[ends] = index + 1
-            canonical &= ~(ends & (byte == 0) & (index > 0))
-            open_ &= ~ends
-        sound = ~wanted | (~open_ & canonical & (number < 1 << 32) & (size < self.key_length[chosen]))
-        return number, size, sound
 
     def _read_by_decoder(self, index: int) -> None:
         """Decode one frame, and put the result into the columns."""
@@ -259,13 +235,13 @@ class _BatchBuilder:
         )
         row: Row = content_of(decoded, data, int(self.numbers["missing"][index]), self.options)
         # The decoder knows where key and value are; headers may be wrong about it (E-41).
-        self.key_start[index] = self.table.position[index] + decoded.key_offset
-        self.value_start[index] = self.table.position[index] + decoded.value.offset
+        self.spans.key_start[index] = self.table.position[index] + decoded.key_offset
+        self.spans.value_start[index] = self.table.position[index] + decoded.value.offset
         self.name[index] = self._name_code(row.pop("name"))
-        self.key_there[index] = row.pop("key") is not None
+        self.spans.key_there[index] = row.pop("key") is not None
         row.pop("key_hash")
         row.pop("value")
-        self.value_there[index] = row.pop("value_hash") is not None
+        self.spans.value_there[index] = row.pop("value_hash") is not None
         row.pop("dialect")
         for name in self.objects:
             value = row.pop(name, None)
@@ -330,10 +306,10 @@ class _BatchBuilder:
             "dport": lambda: numeric(pa.int32(), destination_ports[entry]),
             "dialect": lambda: texts([dialect.value for dialect in DIALECTS], self.dialect),
             "name": lambda: texts(self.names, self.name),
-            "key": self._keys,
-            "key_hash": self._key_hashes,
-            "value_hash": self._value_hashes,
-            "value": self._values,
+            "key": lambda: self.spans.keys(self.without_key),
+            "key_hash": self.spans.key_hashes,
+            "value_hash": self.spans.value_hashes,
+            "value": lambda: self.spans.values() if self.options.values else nulls(pa.binary(), self.size),
             "defects": self._defects,
             **{name: lambda name=name: self._listed(name) for name in _LISTS},  # type: ignore[misc]
         }
@@ -342,41 +318,6 @@ class _BatchBuilder:
         sides = np.zeros(len(self.table.connections), np.int64)
         sides[self.table.connection] = self.table.side
         return list(zip(self.table.connections, sides.tolist(), strict=True))
-
-    def _spans(self, there: Mask, start: Longs, length: Longs) -> pa.Array:
-        """Return a span of each frame that has one."""
-        rank = self.table.rank
-        begin, end = np.empty(self.size, np.int64), np.empty(self.size, np.int64)
-        # A frame without a span gets an empty one at its own position, so that all spans ascend.
-        begin[rank] = np.where(there, start, self.table.position)
-        end[rank] = np.where(there, start + length, self.table.position)
-        return spans(pa.binary(), self.table.stream, begin, end, rank, None if there.all() else there)
-
-    def _keys(self) -> pa.Array:
-        there = self.key_there & ~self.without_key
-        if not there.any():
-            return nulls(pa.binary(), self.size)
-        return self._spans(there, self.key_start, self.key_length)
-
-    def _key_hashes(self) -> pa.Array:
-        hashes = np.zeros(self.size, np.int64)
-        there = self.key_there
-        hashes[there] = hash_keys(self.source, self.key_start[there], self.key_length[there])
-        return numeric(pa.int64(), hashes, there)
-
-    def _value_hashes(self) -> pa.Array:
-        there = self.value_there
-        start, length = self.value_start[there], self.value_length[there]
-        # All in C: slice objects, slices, digests, without byte code per frame.
-        cut = map(self.table.stream.__getitem__, map(slice, start.tolist(), (start + length).tolist()))
-        hashes = np.zeros(self.size, np.int64)
-        hashes[there] = np.frombuffer(b"".join(map(_digest, cut)), ">i8")
-        return numeric(pa.int64(), hashes, there)
-
-    def _values(self) -> pa.Array:
-        if not self.options.values or not self.value_there.any():
-            return nulls(pa.binary(), self.size)
-        return self._spans(self.value_there, self.value_start, self.value_length)
 
     def _listed(self, name: str) -> pa.Array:
         found = self.objects[name]
