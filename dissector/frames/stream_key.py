@@ -1,8 +1,7 @@
-"""One number for a vbucket's stream in one direction of one connection: for dictionaries, and for columns of rows.
+"""One number for a vbucket stream of one direction of a connection, so that columns of streams sort and compare fast.
 
-    connection . . . | vbucket, 16 bits | stream id, 16 bits | direction, 1 bit
-
-Functions take numbers or arrays of them.
+From the highest bit down: number of the connection, vbucket (16 bits), stream id (16 bits; 0: none), side (1 bit: the
+direction that the stream's messages are sent in). The functions take one number or an array of them.
 """
 
 from __future__ import annotations
@@ -13,40 +12,37 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Number = TypeVar("Number", int, NDArray[np.int64])
+Numbers = TypeVar("Numbers", int, "NDArray[np.int64]")
 
-#: Bits of a key below its connection.
-KEY_BITS = 33
-_VBUCKET_SHIFT = 17
-_STREAM_ID_SHIFT = 1
-_MASK = 0xFFFF
+_STREAM_ID_SHIFT, _VBUCKET_SHIFT, _CONNECTION_SHIFT = 1, 17, 33
+_WORD = 0xFFFF
 
 
-def stream_key(connection: Number, vbucket: Number, stream_id: Number, side: Number) -> Number:
-    """Return the key of a stream; a stream id of 0 stands for none."""
-    return connection << KEY_BITS | vbucket << _VBUCKET_SHIFT | stream_id << _STREAM_ID_SHIFT | side
+def stream_key(connection: Numbers, vbucket: Numbers, stream_id: Numbers, side: Numbers) -> Numbers:
+    """Return the key of a stream."""
+    return connection << _CONNECTION_SHIFT | vbucket << _VBUCKET_SHIFT | stream_id << _STREAM_ID_SHIFT | side
 
 
-def connection_of(key: Number) -> Number:
-    """Return the connection of a key."""
-    return key >> KEY_BITS
+def connection_of(key: Numbers) -> Numbers:
+    """Return the number of the connection."""
+    return key >> _CONNECTION_SHIFT
 
 
-def vbucket_of(key: Number) -> Number:
-    """Return the vbucket of a key."""
-    return key >> _VBUCKET_SHIFT & _MASK
+def vbucket_of(key: Numbers) -> Numbers:
+    """Return the vbucket."""
+    return key >> _VBUCKET_SHIFT & _WORD
 
 
-def stream_id_of(key: Number) -> Number:
-    """Return the stream id of a key; 0 stands for none."""
-    return key >> _STREAM_ID_SHIFT & _MASK
+def stream_id_of(key: Numbers) -> Numbers:
+    """Return the stream id; 0: none."""
+    return key >> _STREAM_ID_SHIFT & _WORD
 
 
-def side_of(key: Number) -> Number:
-    """Return the direction of a key."""
+def side_of(key: Numbers) -> Numbers:
+    """Return the side that sends the stream."""
     return key & 1
 
 
-def within_connection(key: Number) -> Number:
-    """Return the key without its connection."""
-    return key & ((1 << KEY_BITS) - 1)
+def within_connection(key: Numbers) -> Numbers:
+    """Return the key without its connection: what tells the streams of one connection apart."""
+    return key & ((1 << _CONNECTION_SHIFT) - 1)

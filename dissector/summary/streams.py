@@ -25,7 +25,6 @@ from dissector.frames.message_kinds import (
     MARKER,
 )
 from dissector.frames.stream_key import (
-    KEY_BITS,
     connection_of,
     side_of,
     stream_id_of,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dissector.frames.batch import Longs
-    from dissector.frames.stream_key import Number
+    from dissector.frames.stream_key import Numbers
     from dissector.summary.connections import ConnectionSummary
 
 MAX_STREAMS = 200_000
@@ -309,7 +308,7 @@ def _closed(known: ConnectionStreams, row: dict[str, Any]) -> int | None:
     return key if row["status"] == enums.SUCCESS else None
 
 
-def _opaque_key(code: Number, direction: Number, opaque: Number) -> Number:
+def _opaque_key(code: Numbers, direction: Numbers, opaque: Numbers) -> Numbers:
     """Return one number for an opaque in one direction of a connection."""
     return code << _OPAQUE_BITS + 1 | direction << _OPAQUE_BITS | opaque
 
@@ -323,7 +322,7 @@ def _current(connections: list[ConnectionSummary], key: int) -> int:
 def _after_starts(rows: Longs, key: Longs, streams: Longs, starts: list[_Start]) -> Longs:
     """Assign the messages after the starts of this batch to the streams that start there."""
     count = len(rows)
-    all_keys = np.r_[key, np.array([start.code << KEY_BITS | start.key for start in starts], np.int64)]
+    all_keys = np.r_[key, np.array([stream_key(start.code, 0, 0, 0) | start.key for start in starts], np.int64)]
     all_rows = np.r_[rows.astype(np.float64), np.array([start.row for start in starts])]
     numbers = np.array([start.stream for start in starts], np.int64)
     order = np.lexsort((all_rows, all_keys))
