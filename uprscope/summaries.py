@@ -72,7 +72,7 @@ def connection_summary(
         for batch in reader:
             advance()
             connections.fold(FrameBatch(batch), names_only=False)
-            connections.settle()
+            connections.release_ended()
     notes = []
     if found.left_out:
         notes.append(f"limit reached: {len(found.rows):,} connections are listed, {found.left_out:,} are not")
@@ -96,6 +96,6 @@ def stream_summary(inputs: Sequence[Input], options: ReadOptions, *, watch: Watc
             advance()
             view = FrameBatch(batch)
             streams.fold(view, connections.fold(view, names_only=True))
-            connections.settle()
+            connections.release_ended()
     notes = [f"limit reached: {streams.limit:,} streams are listed, later ones are not"]
     return Summary(list(stream_rows(streams)), STREAM_COLUMNS, reader.report, notes if streams.limit_reached else [])

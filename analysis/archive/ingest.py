@@ -110,7 +110,7 @@ def _read(inputs: Sequence[Input], options: ReadOptions, parts: PartFiles) -> tu
     for batch in reader:
         frames = FrameBatch(batch)
         streams.fold(frames, summaries.fold(frames))
-        summaries.settle()
+        summaries.release_ended()
         parts.write_frames(FRAMES, batch)
     parts.write(CONNECTIONS, table_of(found.sorted(), CONNECTIONS.columns))
     parts.write(STREAMS, table_of(list(stream_rows(streams)), STREAMS.columns))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.archive import spark_tables
 from analysis.archive.schema import FINDINGS, QUARANTINE, SUMMARY
 from analysis.rules.model import Severity
+from dissector.terminal.alignment import pad
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,4 +97,4 @@ def _rule_lines(rules: list[dict[str, Any]], terminal: Terminal) -> Iterator[str
 
 
 def _cell(at: int, text: str, width: int) -> str:
-    return text.ljust(width) if at < 2 else text.rjust(width)
+    return pad(text, width, right=at >= 2)

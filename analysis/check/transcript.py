@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dissector.filters.selector import ConnectionNumbers
+from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.frames.reader import FrameReader
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from analysis.context.batch import COLUMNS, ConnectionNumbers, ContextBatch
+from analysis.context.batch import COLUMNS, ContextBatch
 from analysis.context.connection_facts import ConnectionFacts
 from analysis.context.defects import DefectColumns, defect_rows
 from analysis.context.flow_control.tracker import FlowControl
@@ -19,6 +19,7 @@ from analysis.context.requests.tracker import RequestTracker
 from analysis.context.streams.index import StreamIndex
 from analysis.context.streams.instances import Instances
 from analysis.context.tables import Table, gathered
+from dissector.frames.connection_numbers import AppearanceOrder, ConnectionNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ class Context:
 
     def __init__(self) -> None:
         self.connections = ConnectionNumbers()
-        self.captures = ConnectionNumbers()
+        self.captures = AppearanceOrder()
         self._directions = DirectionProgress()
         self._instances = Instances()
         self._tracker = RequestTracker(self._instances, self._directions)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dissector.frames.connection_numbers import AppearanceOrder, ConnectionNumbers
+
     Longs = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
@@ -36,44 +38,42 @@ COLUMNS = frozenset(
 _EARLY = {Dialect.UPR.value: 1}
 
 
-class ContextBatch:
+class ContextBatch(FrameBatch):
     """One batch: its columns, and what each message is to the context."""
 
     def __init__(
-        self, batch: pa.RecordBatch, base: int, connections: ConnectionNumbers, captures: ConnectionNumbers
+        self, batch: pa.RecordBatch, base: int, connections: ConnectionNumbers, captures: AppearanceOrder
     ) -> None:
-        self.view = view = FrameBatch(batch)
-        self.size = view.size
+        self._numbers: dict[str, Longs] = {}
+        super().__init__(batch)
         self.base = base  #: ordinal of the first row
         self.ordinal: Longs = np.arange(base, base + self.size)
-        self.connection = connections.numbers(view.ids)[view.code]
-        self.side = view.direction
+        self.connection = connections.indexes(self.ids)[self.code]
+        self.side = self.direction
         self.direction_id = self.connection * 2 + self.side  #: one number per direction
-        self.opcode, self.response = view.opcode, view.response
-        self.draft: Mask = view.numbering == DRAFT
-        subtype = np.maximum(view.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
-        self.kind = KIND_OF[view.numbering, view.response.astype(np.int64), view.opcode, subtype]
-        self.early: Mask = view.by_dialect(_EARLY, 0) > 0
+        self.draft: Mask = self.numbering == DRAFT
+        subtype = np.maximum(self.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
+        self.kind = KIND_OF[self.numbering, self.response.astype(np.int64), self.opcode, subtype]
+        self.early: Mask = self.by_dialect(_EARLY, 0) > 0
         self._captures = captures
         self._refs: NDArray[np.void] | None = None
-        self._numbers: dict[str, Longs] = {}
 
     def numbers(self, name: str) -> Longs:
         """Return a column of numbers; -1 stands for null."""
         found = self._numbers.get(name)
         if found is None:
-            found = self._numbers[name] = self.view.numbers(name)
+            found = self._numbers[name] = super().numbers(name)
         return found
 
     def signed(self, name: str) -> Longs:
         """Return a column of 64-bit patterns, in which any number is a value; 0 stands for null."""
-        return plain(self.view.batch.column(name), 0)
+        return plain(self.batch.column(name), 0)
 
     def refs(self) -> NDArray[np.void]:
         """Return a reference to each row."""
         if self._refs is None:
-            names, places = encoded(self.view.batch.column("capture"))
-            codes = self._captures.numbers(names.to_pylist())
+            names, places = encoded(self.batch.column("capture"))
+            codes = self._captures.indexes(names.to_pylist())
             self._refs = np.empty(self.size, REF)
             self._refs["ordinal"] = self.ordinal
             self._refs["capture"] = codes[places]
@@ -85,19 +85,3 @@ class ContextBatch:
     def ref(self, row: int) -> Ref:
         """Return a reference to one row."""
         return Ref.of(self.refs()[row])
-
-
-class ConnectionNumbers:
-    """Numbers names in the order of their first appearance."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._numbers: dict[str, int] = {}
-
-    def numbers(self, names: list[str]) -> Longs:
-        """Return the numbers of names; new ones are added."""
-        for name in names:
-            if name not in self._numbers:
-                self._numbers[name] = len(self.names)
-                self.names.append(name)
-        return np.array([self._numbers[name] for name in names], np.int64)

@@ -59,7 +59,7 @@ DEFECT_COLUMNS = _columns()
 
 def defect_rows(frames: ContextBatch) -> Mask:
     """Tell which rows have any defect: what they say of themselves may be misread."""
-    return lengths(frames.view.batch.column("defects")) > 0
+    return lengths(frames.batch.column("defects")) > 0
 
 
 class DefectColumns:
@@ -128,7 +128,7 @@ class _DefectRows:
 
     def __init__(self, frames: ContextBatch, lossy: set[int], directions: DirectionProgress) -> None:
         self._frames, self._lossy, self._directions = frames, lossy, directions
-        column = frames.view.batch.column("defects")
+        column = frames.batch.column("defects")
         counts = lengths(column)
         self.rows: Longs = np.repeat(np.arange(frames.size), counts) if counts.any() else _NONE
         self._column = column
@@ -216,7 +216,7 @@ class _DefectRows:
 
 def _spoken(frames: ContextBatch) -> Mask:
     """Tell which rows are messages of UPR, of whatever dialect."""
-    return frames.view.by_dialect(_SPOKEN, 0) > 0
+    return frames.by_dialect(_SPOKEN, 0) > 0
 
 
 def _messages(frames: ContextBatch, facts: dict[str, Longs], defects: _DefectRows, rows: Longs) -> Table:

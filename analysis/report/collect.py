@@ -152,7 +152,7 @@ class _Listings:
         connections = self.summaries.fold(frame_batch)
         self._streams.fold(frame_batch, connections)
         if self._captures:
-            self.summaries.settle()
+            self.summaries.release_ended()
             return
         # Parquet files of frames do not say how connections ended: count what frames show.
         times = frame_batch.numbers("time_ns")

@@ -21,7 +21,7 @@ def main(
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name what is stale")
     parser.add_argument("--root", type=Path, default=codegen.ROOT, help="the repository (default: this one)")
     args = parser.parse_args(argv)
-    # An installed package has no repository around it; writing into site-packages would help nobody.
+    # An installed package has no repository around it; nothing is written into site-packages.
     if not (args.root / "pyproject.toml").is_file():
         parser.error(f"{args.root} is not a checkout of the repository; name one with --root")
     if args.check:

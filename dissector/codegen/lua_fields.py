@@ -95,7 +95,7 @@ OF_STATE: tuple[Generated, ...] = (
     Generated("response_time", "double", "Response time (ms)", "milliseconds from request to response"),
 )
 
-#: Made from what is wrong: one of each for every finding, whoever found it.
+#: Made from what is wrong: one of each for every finding, of the plugin or of ``uprscope check``.
 OF_FINDING: tuple[Generated, ...] = (
     Generated("rule", "string", "Rule", "rule of the catalogue that the message breaks"),
     Generated("severity", "string", "Severity", "how bad that is: error, warning or info"),
@@ -107,7 +107,7 @@ OF_FINDING: tuple[Generated, ...] = (
 
 
 class FieldList:
-    """All fields, on their way."""
+    """All fields, while they are collected."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

@@ -1,6 +1,6 @@
 """A Wireshark profile for the plugin: columns, colors, filter buttons and graphs for what is asked for most.
 
-Knows Wireshark's file formats and the plugin's field names; must not know where profiles are kept. Each file is written
+Knows Wireshark's file formats and the plugin's field names, not where profiles are kept. Each file is written
 in the form that Wireshark 4.0 and all later versions read.
 """
 

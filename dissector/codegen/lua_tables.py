@@ -34,7 +34,7 @@ _READING = {"E-41": "unannounced"}
 
 
 class Numbered:
-    """Things by number, from 1, in the order they come up."""
+    """Numbers of things, from 1, in the order they come up."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
@@ -49,7 +49,7 @@ class Numbered:
 
 
 class Tables:
-    """Everything that is numbered, on its way."""
+    """Everything that is numbered, while it is collected."""
 
     def __init__(self) -> None:
         self.parts, self.layouts, self.shapes = Numbered(), Numbered(), Numbered()

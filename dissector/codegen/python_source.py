@@ -34,12 +34,12 @@ def tuple_of(items: Iterable[int | str]) -> str:
 
 
 def remark(text: str, prefix: str) -> str:
-    """Wrap a text, each line behind a prefix such as that of a comment."""
+    """Wrap a text, each line after a prefix such as that of a comment."""
     return textwrap.fill(text, WIDTH, initial_indent=prefix, subsequent_indent=prefix, break_on_hyphens=False)
 
 
 def lines(entries: Iterable[tuple[str, str]], depth: int = 1) -> str:
-    """Write entries of a list, one a line, with its remark behind it or, where it does not fit there, above."""
+    """Write entries of a list, one a line, with its remark after it or, where it does not fit there, above."""
     indent = "    " * depth
     found = []
     for entry, about in entries:

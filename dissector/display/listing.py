@@ -11,7 +11,7 @@ from dissector.spec.model import Dialect, Enumeration, Field, Flags
 from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
-    from dissector.filters.selector import ConnectionNumbers
+    from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.terminal.style import Terminal
 
 _NAME_WIDTH = 23  #: set_vbucket_state reply

@@ -6,12 +6,12 @@ then the columns that matter least are left out.
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dissector.display.listing import show
 from dissector.summary.schema import SIDES
+from dissector.terminal.alignment import GUTTER, cut, display_width, table_line
 from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _HEX = "hex:"
 _WIDEST = 40  #: no text of a capture takes more, however much room there is
-_GUTTER = "  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def foreign(name: str) -> Callable[[Row], str]:
 
 
 def own(name: str) -> Callable[[Row], str]:
-    """Show a value of our own as it is."""
+    """Show a value that no capture controls, as it is."""
     return lambda row: "" if row.get(name) is None else str(row[name])
 
 
@@ -144,27 +143,30 @@ def table_lines(
     rows: Sequence[Row], columns: Sequence[TextColumn], terminal: Terminal, room: int | None = None
 ) -> Iterator[str]:
     """Write the table; ``room`` is the width to keep to, None: any."""
-    cells = [[terminal.encode(_cut(column.show(row), _WIDEST)) for column in columns] for row in rows]
+    cells = [[terminal.encode(cut(column.show(row), _WIDEST)) for column in columns] for row in rows]
     headings = [terminal.encode(column.heading) for column in columns]
     widths = [
-        max([width(heading), *(width(row[at]) for row in cells)]) if any(row[at] for row in cells) else 0
+        max([display_width(heading), *(display_width(row[at]) for row in cells)])
+        if any(row[at] for row in cells)
+        else 0
         for at, heading in enumerate(headings)
     ]
     _fit(widths, columns, headings, room)
     shown = [at for at, wide in enumerate(widths) if wide]
-    yield terminal.heading(_line([(headings[at], widths[at], columns[at].right) for at in shown]))
+    used, right = [widths[at] for at in shown], [columns[at].right for at in shown]
+    yield terminal.heading(table_line([headings[at] for at in shown], used, right))
     for row, line in zip(rows, cells, strict=True):
-        yield _line([(_cut(line[at], widths[at]), widths[at], columns[at].right) for at in shown])
-        yield from (terminal.warning(f"{_GUTTER}{text}") for text in _against(row))
-        yield from (f"{_GUTTER}{text}" for text in _hashes(row))
+        yield table_line([cut(line[at], widths[at]) for at in shown], used, right)
+        yield from (terminal.warning(f"{GUTTER}{text}") for text in _against(row))
+        yield from (f"{GUTTER}{text}" for text in _hashes(row))
 
 
 def _fit(widths: list[int], columns: Sequence[TextColumn], headings: Sequence[str], room: int | None) -> None:
-    """Bring the widths down to the room there is."""
+    """Narrow columns, then leave some out, until the table fits."""
 
     def excess() -> int:
         used = [wide for wide in widths if wide]
-        return 0 if room is None else sum(used) + len(_GUTTER) * (len(used) - 1) - room
+        return 0 if room is None else sum(used) + len(GUTTER) * (len(used) - 1) - room
 
     for at, column in enumerate(columns):
         if column.narrowest is not None and excess() > 0 and widths[at]:
@@ -172,31 +174,6 @@ def _fit(widths: list[int], columns: Sequence[TextColumn], headings: Sequence[st
     for at in sorted(range(len(columns)), key=lambda at: -columns[at].drop):
         if columns[at].drop and widths[at] and excess() > 0:
             widths[at] = 0
-
-
-def _line(cells: Sequence[tuple[str, int, bool]]) -> str:
-    padded = []
-    for text, wide, right in cells:
-        space = " " * (wide - width(text))
-        padded.append(space + text if right else text + space)
-    return _GUTTER.join(padded).rstrip()
-
-
-def width(text: str) -> int:
-    """Return how many places text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
-
-
-def _cut(text: str, wide: int) -> str:
-    if width(text) <= wide:
-        return text
-    while width(text) > wide - 1:
-        text = text[:-1]
-    return text + "…"
 
 
 def _against(row: Row) -> list[str]:

@@ -25,7 +25,7 @@ _BETWEEN = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 
 
 class _TreeBytes(NamedTuple):
-    """Some bytes of a frame and what they mean. Without a size: more about the piece before."""
+    """Some bytes of a frame and what they mean. Without a size: more about the bytes before."""
 
     offset: int
     size: int
@@ -65,15 +65,15 @@ def _header(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
     header = decoded.header
     size = min(len(data), registry.HEADER_SIZE)
     if header is None:
-        pieces = [_TreeBytes(0, size, "bytes", "too few for a header")] if size else []
+        parts = [_TreeBytes(0, size, "bytes", "too few for a header")] if size else []
     elif (form := header_form(header.magic, draft=decoded.subtype is not None)) is None:
-        pieces = [_TreeBytes(0, size, "bytes", "unknown magic")]
+        parts = [_TreeBytes(0, size, "bytes", "unknown magic")]
     else:
-        pieces = [
+        parts = [
             _TreeBytes(offset, field.size, field.name, _header_text(decoded, field, _number(data, offset, field.size)))
             for offset, field in form.places
         ]
-    yield from _section("Header", pieces, 0, size, data, terminal)
+    yield from _section("Header", parts, 0, size, data, terminal)
 
 
 def _number(data: bytes, offset: int, size: int) -> int:
@@ -95,19 +95,19 @@ def _header_text(decoded: Decoded, field: Field, number: int) -> str:
 
 
 def _framing(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
-    pieces = []
+    parts = []
     at = registry.HEADER_SIZE
     for info in decoded.frame_infos:
         name = info.spec.name if info.spec is not None else "unknown"
-        pieces.append(_TreeBytes(at, info.offset - at, "id and length", f"{info.id} {name}, {_bytes(len(info.data))}"))
+        parts.append(_TreeBytes(at, info.offset - at, "id and length", f"{info.id} {name}, {_bytes(len(info.data))}"))
         if info.fields:
-            pieces += _pieces(info.fields)
+            parts += _field_parts(info.fields)
         elif info.data:
-            pieces.append(_TreeBytes(info.offset, len(info.data), "data", safe_text(info.data)))
+            parts.append(_TreeBytes(info.offset, len(info.data), "data", safe_text(info.data)))
         at = info.offset + len(info.data)
     end = decoded.extras_offset
     size = _bytes(end - registry.HEADER_SIZE)
-    yield from _section(f"Framing extras, {size}", pieces, registry.HEADER_SIZE, end, data, terminal, cut=_cut(decoded))
+    yield from _section(f"Framing extras, {size}", parts, registry.HEADER_SIZE, end, data, terminal, cut=_cut(decoded))
 
 
 def _body(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
@@ -116,15 +116,17 @@ def _body(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
     in_extras = [entry for entry in decoded.fields if entry.offset < extras_end]
     layout = f" ({decoded.layout.name})" if decoded.layout is not None else ""
     title = f"Extras, {_bytes(len(decoded.extras))}{layout}"
-    yield from _section(title, _pieces(in_extras), decoded.extras_offset, extras_end, data, terminal, cut=_cut(decoded))
+    yield from _section(
+        title, _field_parts(in_extras), decoded.extras_offset, extras_end, data, terminal, cut=_cut(decoded)
+    )
     key_end = decoded.key_offset + len(decoded.key)
     if decoded.key:
         prefix = len(decoded.key) - len(decoded.document_key)
         at = decoded.key_offset
-        pieces = [_TreeBytes(at + prefix, len(decoded.document_key), "key", safe_text(decoded.document_key))]
+        parts = [_TreeBytes(at + prefix, len(decoded.document_key), "key", safe_text(decoded.document_key))]
         if decoded.collection_id is not None:
-            pieces.insert(0, _TreeBytes(at, prefix, "collection_id", f"0x{decoded.collection_id:x}"))
-        yield from _section(f"Key, {_bytes(len(decoded.key))}", pieces, at, key_end, data, terminal)
+            parts.insert(0, _TreeBytes(at, prefix, "collection_id", f"0x{decoded.collection_id:x}"))
+        yield from _section(f"Key, {_bytes(len(decoded.key))}", parts, at, key_end, data, terminal)
     if value.length:
         end = min(value.offset + value.length, len(data))
         in_value = [entry for entry in decoded.fields if entry.offset >= extras_end]
@@ -133,8 +135,8 @@ def _body(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
             withheld = _TreeBytes(value.offset, end - value.offset, "withheld", "--show-secrets shows it", secret=True)
             yield from _section(title, [withheld], value.offset, end, data, terminal)
         else:
-            pieces = _pieces(in_value) or _value(decoded, end)
-            yield from _section(title, pieces, value.offset, end, data, terminal, cut=_cut(decoded))
+            parts = _field_parts(in_value) or _value(decoded, end)
+            yield from _section(title, parts, value.offset, end, data, terminal, cut=_cut(decoded))
     if decoded.header is not None:
         at = max(value.offset + value.length, key_end) if value.length else max(key_end, extras_end)
         yield from _section("Behind the body", [], at, len(data), data, terminal)
@@ -142,29 +144,29 @@ def _body(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
 
 def _value(decoded: Decoded, end: int) -> list[_TreeBytes]:
     value = decoded.value
-    pieces = []
+    parts = []
     for number, record in enumerate(value.records[:_MAX_RECORDS]):
-        pieces.append(_TreeBytes(record.fields[0].offset, _record_size(record), f"[{number}]", _record(record)))
+        parts.append(_TreeBytes(record.fields[0].offset, _record_size(record), f"[{number}]", _record(record)))
     rest = value.records[_MAX_RECORDS:]
     if rest:
         size = sum(_record_size(record) for record in rest)
-        pieces.append(_TreeBytes(rest[0].fields[0].offset, size, "records", f"and {len(rest)} more"))
-    if pieces:
-        return pieces
+        parts.append(_TreeBytes(rest[0].fields[0].offset, size, "records", f"and {len(rest)} more"))
+    if parts:
+        return parts
     # What is inside the bytes on the wire has no offset of its own: it may have been compressed.
     size = min(len(value.raw), end - value.offset)
     inside = list(_inside(decoded)) if size else []
     for index, (name, text) in enumerate(inside):
-        pieces.append(_TreeBytes(value.offset, 0 if index else size, name, text))
+        parts.append(_TreeBytes(value.offset, 0 if index else size, name, text))
     at = value.offset + len(value.raw)
     if value.metadata:
-        pieces.append(_TreeBytes(at, 1, "metadata version", str(fields.METADATA_VERSION)))
+        parts.append(_TreeBytes(at, 1, "metadata version", str(fields.METADATA_VERSION)))
         at += 1
     for entry in value.metadata:
         size = size_of(fields.METADATA_ENTRY) + len(entry.data)
-        pieces.append(_TreeBytes(at, size, f"metadata {entry.id}", entry.data.hex(" ")))
+        parts.append(_TreeBytes(at, size, f"metadata {entry.id}", entry.data.hex(" ")))
         at += size
-    return pieces
+    return parts
 
 
 def _inside(decoded: Decoded) -> Iterator[tuple[str, str]]:
@@ -194,7 +196,7 @@ def _record(record: Record) -> str:
     return "  ".join(parts)
 
 
-def _pieces(entries: Sequence[FieldValue]) -> list[_TreeBytes]:
+def _field_parts(entries: Sequence[FieldValue]) -> list[_TreeBytes]:
     return [
         _TreeBytes(entry.offset, entry.spec.size, entry.name, number_text(entry.spec, entry.value)) for entry in entries
     ]
@@ -219,7 +221,7 @@ def number_text(field: Field, number: int) -> str:
 
 def _section(
     title: str,
-    pieces: Sequence[_TreeBytes],
+    parts: Sequence[_TreeBytes],
     start: int,
     end: int,
     data: bytes,
@@ -227,32 +229,32 @@ def _section(
     *,
     cut: bool = False,
 ) -> Iterator[str]:
-    """Yield the lines of a part of the frame; bytes that no piece has are shown too."""
+    """Yield the lines of a section; bytes that are not described are shown too."""
     end = min(end, len(data))
     if start >= end:
         return
     yield terminal.heading(f"  {title}")
     at = start
-    for piece in pieces:
-        if piece.size:
-            if at < piece.offset:
-                yield _line(data, _TreeBytes(at, piece.offset - at, "bytes", "not described"), terminal)
-            at = piece.offset + piece.size
-        yield _line(data, piece, terminal)
+    for part in parts:
+        if part.size:
+            if at < part.offset:
+                yield _line(data, _TreeBytes(at, part.offset - at, "bytes", "not described"), terminal)
+            at = part.offset + part.size
+        yield _line(data, part, terminal)
     if at < end:
         why = "cut short" if cut and end == len(data) else "not described"
         yield _line(data, _TreeBytes(at, end - at, "bytes", why), terminal)
 
 
-def _line(data: bytes, piece: _TreeBytes, terminal: Terminal) -> str:
+def _line(data: bytes, part: _TreeBytes, terminal: Terminal) -> str:
     offset, digits = "", ""
-    if piece.size:
-        offset = f"{piece.offset:04x}"
-        shown = data[piece.offset : piece.offset + min(piece.size, _DIGITS)]
-        digits = " ".join([".."] * len(shown)) if piece.secret else shown.hex(" ")
-        if piece.size > _DIGITS:
+    if part.size:
+        offset = f"{part.offset:04x}"
+        shown = data[part.offset : part.offset + min(part.size, _DIGITS)]
+        digits = " ".join([".."] * len(shown)) if part.secret else shown.hex(" ")
+        if part.size > _DIGITS:
             digits += terminal.encode(" …")
-    return f"    {offset:4}  {terminal.dim(f'{digits:<27}')} {piece.name:<{_NAME}} {piece.text}".rstrip()
+    return f"    {offset:4}  {terminal.dim(f'{digits:<27}')} {part.name:<{_NAME}} {part.text}".rstrip()
 
 
 def _cut(decoded: Decoded) -> bool:

@@ -1,5 +1,5 @@
 """Answers about the protocol: what ``uprscope explain`` looks up, as data and as text.
 
-``catalogue`` lists everything that can be asked, ``lookup`` finds it, ``facts`` says it as data and ``text`` as prose,
-tables and diagrams. All of it comes from :mod:`dissector.spec`; nothing here reads a capture.
+``catalogue`` lists everything that can be asked, ``lookup`` finds it, ``as_data`` writes it as data,
+``as_text`` as prose, tables and diagrams. All of it comes from :mod:`dissector.spec`; nothing here reads a capture.
 """

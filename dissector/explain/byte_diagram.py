@@ -32,7 +32,7 @@ def draw(fields: Sequence[Field], width: int) -> list[str]:
 
 
 class _Drawing:
-    """One diagram; lives for one call."""
+    """One diagram, while it is drawn."""
 
     def __init__(self, fields: Sequence[Field], width: int) -> None:
         self.fields = fields
@@ -112,7 +112,7 @@ class _Drawing:
 
 
 def _broken(name: str, room: int) -> list[str]:
-    """Break a name that is wider than its cell, behind underscores if that is enough."""
+    """Break a name that is wider than its cell, after underscores if that is enough."""
     lines = [""]
     for part in name.replace("_", "_\0").split("\0"):
         if lines[-1] and len(lines[-1]) + len(part) > room:

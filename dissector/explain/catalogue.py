@@ -229,7 +229,7 @@ def _age(thing: Thing) -> int:
 
 
 def table_age(table: Enumeration | Flags) -> int:
-    """Put the tables of the early dialects behind the others: most captures are of shipped servers."""
+    """Put the tables of the early dialects after the others: most captures are of shipped servers."""
     return 1 if table.name.startswith(("upr ", "draft ")) else 0
 
 

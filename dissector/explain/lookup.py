@@ -116,8 +116,7 @@ def _named(text: str, category: Category | None) -> list[Thing]:
         if key.startswith(prefix):
             found = _by_name().get(key.removeprefix(prefix), ())
             chosen = [thing for thing in found if category is None or thing.category is category]
-            # A document about a message, and the draft's number of it, have the message's name; whoever asks means
-            # the message.
+            # A document about a message, and the draft's number of it, have the message's name: the message is meant.
             plain = [thing for thing in chosen if thing.category not in {Category.SOURCE, Category.SUBTYPE}]
             if chosen:
                 return plain or chosen
@@ -208,7 +207,7 @@ def _family(group: list[Thing], by_number: bool) -> tuple[Thing, ...]:
 def _likelihood(thing: Thing) -> tuple[int, int]:
     """Order: the protocol's own opcodes by dialect, magics, memcached's opcodes, statuses, the rest.
 
-    Of memcached's opcodes those that are known by name only come behind the statuses: 0x23 is rollback, not IOCTL_GET.
+    Of memcached's opcodes those that are known by name only come after the statuses: 0x23 is rollback, not IOCTL_GET.
     """
     order = list(Category)
     if isinstance(thing.subject, Message) and thing.subject.dialect is Dialect.MEMCACHED:

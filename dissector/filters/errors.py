@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import unicodedata
 from typing import TYPE_CHECKING
 
 from dissector.errors import UprscopeError
+from dissector.terminal.alignment import display_width
 from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class FilterError(UprscopeError):
         end = self.position + _AFTER
         before = (_CUT if start else "") + _flat(self.text[start : self.position])
         after = _flat(self.text[self.position : end]) + (_CUT if end < len(self.text) else "")
-        return f"{_INDENT}{before}{after}".rstrip() + f"\n{_INDENT}{' ' * _width(before)}^"
+        return f"{_INDENT}{before}{after}".rstrip() + f"\n{_INDENT}{' ' * display_width(before)}^"
 
 
 def shown(word: str) -> str:
-    """Quote a piece of the filter for a message; a long one is cut."""
+    """Quote a part of the filter for a message; a long one is cut."""
     return f'"{safe_text(word if len(word) <= _WORD_SHOWN else word[:_WORD_SHOWN] + _CUT)}"'
 
 
@@ -51,10 +51,3 @@ def suggestion(word: str, known: Iterable[str]) -> str | None:
 def _flat(text: str) -> str:
     """Put text on one line, a character for a character."""
     return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
-
-
-def _width(text: str) -> int:
-    """Return how many columns a terminal needs for it."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )

@@ -50,7 +50,7 @@ def evaluate(expression: tree.Expression, batch: pa.RecordBatch) -> pa.BooleanAr
 
 
 def pattern_trouble(pattern: str) -> str | None:
-    """Say what RE2 has against a pattern."""
+    """Return why RE2 refuses a pattern; None: it does not."""
     try:
         pc.match_substring_regex(pa.array([""], pa.string()), pattern)
     except pa.ArrowException as error:
@@ -78,14 +78,14 @@ def _tested(test: tree.Test, columns: Mapping[str, str], batch: pa.RecordBatch) 
         case tree.Present():
             return pc.greater(pc.list_value_length(column), 0) if kind in LISTS else pc.is_valid(column)
         case tree.Matches():
-            # Bytes are taken for UTF-8 unseen: what is none is matched by nothing, which RE2 sees to.
+            # Bytes are taken for UTF-8 without a check: RE2 matches nothing where they are not.
             return pc.match_substring_regex(column.view(pa.string()), test.pattern)
         case tree.PartOf():
             if kind in LISTS:
                 return _in_list(column, kind, test.literal)
             return _PART[test.operator](column, _plain(test.literal))
         case tree.Bits():
-            # As patterns of 64 bits, whatever the column: a number that is not negative is its own pattern.
+            # All columns as patterns of 64 bits: a number that is not negative is its own pattern.
             mask = pa.scalar(test.mask, pa.uint64())
             found = pc.bit_wise_and(_numbers(column, unsigned=True), mask)
             return pc.equal(found, mask) if test.operator == "has" else pc.greater(found, pa.scalar(0, pa.uint64()))
@@ -124,7 +124,7 @@ def _member(test: tree.InList, column: pa.Array, *, unsigned: bool) -> pa.Boolea
 
 
 def _in_list(column: pa.Array, kind: FieldKind, literal: tree.Literal) -> pa.BooleanArray:
-    """Look for a value among the entries of all lists at once, and mark the rows of those that are it."""
+    """Compare a value with the entries of all lists at once, and mark the rows of the lists that have it."""
     entries, rows = column.flatten(), pc.list_parent_indices(column)
     if kind is FieldKind.LOG:
         entries = _numbers(pc.struct_field(entries, "vbucket_uuid"), unsigned=True)
@@ -137,7 +137,7 @@ def _in_list(column: pa.Array, kind: FieldKind, literal: tree.Literal) -> pa.Boo
 
 
 def _numbers(column: pa.Array, *, unsigned: bool) -> pa.Array:
-    """Widen numbers; identifiers show the pattern that they are."""
+    """Widen numbers to 64 bits; identifiers become unsigned."""
     wide = column.cast(pa.int64())
     return wide.view(pa.uint64()) if unsigned else wide
 
@@ -147,7 +147,7 @@ def _scalar(literal: tree.Literal, *, unsigned: bool) -> pa.Scalar:
         case tree.Number():
             if unsigned:
                 return pa.scalar(literal.value, pa.uint64())
-            # As the rows: seqnos stop there, and no other number comes near.
+            # As in the rows: seqnos stop at NO_END, and no other number is that large.
             return pa.scalar(min(literal.value, NO_END), pa.int64())
         case tree.Time():
             return pa.scalar(literal.ns, pa.int64())

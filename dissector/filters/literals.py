@@ -107,8 +107,8 @@ def _unknown(text: str, word: str, position: int, info: FieldInfo) -> FilterErro
 
 
 def _elsewhere(word: str) -> str | None:
-    """Point to the column that can tell messages apart whose opcode cannot."""
-    from dissector.filters.names import fields  # noqa: PLC0415 - only for those who need the hint
+    """Point to the column ``name``, where the opcode is not enough to tell messages apart."""
+    from dissector.filters.names import fields  # noqa: PLC0415 - only for the hint
 
     found = fields()["name"].constants.get(word.lower())
     return f"its opcode depends on the dialect: use name == {found.name}" if found is not None else None

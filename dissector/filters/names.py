@@ -29,7 +29,7 @@ _NAMED = (Dialect.DCP, Dialect.UPR, Dialect.PROTO, Dialect.DRAFT, Dialect.MEMCAC
 
 
 class FieldKind(Enum):
-    """What a field holds, which decides what can be asked; the value is how messages put it."""
+    """What a field holds, which decides what can be asked; the value is the wording of messages."""
 
     INTEGER = "a number"
     UNSIGNED = "a 64-bit number"

@@ -1,4 +1,4 @@
-"""Which frames to show: by filter, by connection, by vbucket."""
+"""Which frames to show: by filter, by connection, by vbucket. Knows columns of frames, and no output."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from dissector.errors import UsageError
+from dissector.frames.connection_numbers import ConnectionNumbers
+from dissector.frames.pairing import PendingRequests
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 
@@ -20,10 +22,8 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 #: Requests that may still be answered; beyond this many the oldest are forgotten.
-_MAX_WAITING = 1 << 16
-
-
-#: Commands that are about a vbucket: what a stream is made of, not what sets a connection up.
+_MAX_PENDING = 1 << 16
+#: Commands that are about a vbucket: those of streams, not those that set a connection up.
 _ABOUT_A_VBUCKET = np.zeros(256, bool)
 _ABOUT_A_VBUCKET[
     [
@@ -34,23 +34,8 @@ _ABOUT_A_VBUCKET[
 ] = True
 
 
-class ConnectionNumbers:
-    """Numbers connections in the order they come up, whether or not their frames are shown."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-        self.start_ns: int | None = None
-
-    def see(self, batch: pa.RecordBatch) -> None:
-        """Take note of a batch's connections, and of when everything began."""
-        if self.start_ns is None and batch.num_rows:
-            self.start_ns = batch.column("time_ns")[0].as_py()
-        for name in pc.unique(batch.column("connection")).to_pylist():
-            self.numbers.setdefault(name, len(self.numbers) + 1)
-
-
 class FrameSelector:
-    """Picks frames of batch after batch."""
+    """Selects frames, batch after batch."""
 
     def __init__(
         self, chosen: Filter | None, follow: str | None, vbucket: int | None, numbering: ConnectionNumbers | None = None
@@ -59,26 +44,28 @@ class FrameSelector:
         self._follow = follow.lower() if follow is not None else None
         self._vbucket = vbucket
         self._numbering = numbering or ConnectionNumbers()
-        self._waiting: dict[tuple[str, int, int, int], None] = {}
+        self._pending: PendingRequests[None] = PendingRequests(
+            _MAX_PENDING
+        )  #: by connection, direction, opcode, opaque
         if self._follow is not None and not _is_number(self._follow) and not _is_id(self._follow):
             raise UsageError(f"--follow {follow}: give a connection's number in the listing, or its id of 16 digits")
 
     @property
     def columns(self) -> frozenset[str]:
-        """Return the columns that a choice is made by."""
+        """Return the columns that frames are selected by."""
         needed = {"connection", "time_ns"}
         if self._vbucket is not None:
             needed |= {"vbucket", "response", "opcode", "opaque", "direction", "subtype", "acked_offset", "end_offset"}
         return frozenset(needed) | (self._filter.columns if self._filter is not None else frozenset())
 
     @property
-    def narrow(self) -> bool:
+    def is_selective(self) -> bool:
         """Tell whether frames may be left out."""
         return self._filter is not None or self._follow is not None or self._vbucket is not None
 
     @property
-    def astray(self) -> str | None:
-        """Say, when everything has been read, that the connection to follow has not come up."""
+    def unknown_connection(self) -> str | None:
+        """Say, after all frames, that the connection to follow has not come up."""
         numbers = self._numbering.numbers
         if self._follow is None or self._follow in numbers:
             return None
@@ -89,7 +76,7 @@ class FrameSelector:
         return f"--follow {self._follow}: no such connection ({known})"
 
     def indexes(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
-        """Return the chosen rows of a batch."""
+        """Return the selected rows of a batch."""
         self._numbering.see(batch)
         mask = np.ones(batch.num_rows, bool)
         if self._follow is not None:
@@ -104,33 +91,36 @@ class FrameSelector:
         connections = batch.column("connection")
         wanted = self._follow
         if wanted is not None and _is_number(wanted):
-            numbers = self._numbering.numbers
-            wanted = next((name for name, number in numbers.items() if number == int(wanted)), "")
+            names, number = self._numbering.names, int(wanted)
+            wanted = names[number - 1] if 1 <= number <= len(names) else ""
         mask: Mask = pc.equal(connections, wanted).to_numpy(zero_copy_only=False)
         return mask
 
     def _of_vbucket(self, batch: pa.RecordBatch) -> Mask:
-        """Choose a vbucket's frames: answers have no vbucket, their requests tell."""
+        """Select a vbucket's frames. Answers have no vbucket of their own: they have that of their request."""
         vbucket = batch.column("vbucket").fill_null(-1).to_numpy()
         response = batch.column("response").to_numpy(zero_copy_only=False)
         opcode, opaque = batch.column("opcode").to_numpy(), batch.column("opaque").to_numpy()
         drafted = batch.column("subtype").is_valid().to_numpy(zero_copy_only=False)
         mask: Mask = (vbucket == self._vbucket) & (_ABOUT_A_VBUCKET[opcode] | drafted)
-        direction, names = batch.column("direction").to_numpy(), batch.column("connection")
-        # Only frames under the opcode and opaque of a chosen request can be its answer, or use its opaque again.
+        direction, ids = batch.column("direction").to_numpy(), batch.column("connection")
+        pending, numbers = self._pending, self._numbering.numbers
+        # Only frames with the opcode and opaque of a selected request can be its answer, or use its opaque again.
         code = opcode.astype(np.int64) << 32 | opaque
-        asked = np.r_[code[mask & ~response], np.array([key[2] << 32 | key[3] for key in self._waiting], np.int64)]
-        for index in np.flatnonzero(_ABOUT_A_VBUCKET[opcode] & np.isin(code, asked)).tolist():
-            key = (names[index].as_py(), int(direction[index]), int(opcode[index]), int(opaque[index]))
+        requested = np.r_[code[mask & ~response], np.array([key[2] << 32 | key[3] for key in pending.keys], np.int64)]
+        for index in np.flatnonzero(_ABOUT_A_VBUCKET[opcode] & np.isin(code, requested)).tolist():
+            connection, side = numbers[ids[index].as_py()], int(direction[index])
+            message = int(opcode[index]), int(opaque[index])
+            key = (connection, side, *message)
             if response[index]:
                 # Streams answer several times under one opaque (markers, state changes), so requests are kept.
-                mask[index] |= (key[0], 1 - key[1], *key[2:]) in self._waiting
+                mask[index] |= (connection, 1 - side, *message) in pending
             elif not mask[index]:
-                self._waiting.pop(key, None)  # the opaque is another vbucket's now
-            else:
-                self._waiting[key] = None
-                if len(self._waiting) > _MAX_WAITING:
-                    del self._waiting[next(iter(self._waiting))]
+                pending.drop(key)  # the opaque is another vbucket's now
+            elif key not in pending:
+                if pending.is_full:
+                    pending.drop_oldest()
+                pending.add(key, None)
         return mask
 
 

@@ -32,7 +32,7 @@ def parse(text: str) -> tree.Expression:
 
 
 class _Parser:
-    """One text and the place in it; lives for one call."""
+    """Reads one text; knows how far it has come."""
 
     def __init__(self, text: str) -> None:
         self._text = text

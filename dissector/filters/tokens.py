@@ -54,7 +54,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text and where it starts."""
+    """A word, number, string or sign of the text, and where it starts."""
 
     kind: TokenKind
     text: str  #: as written; keywords in small letters, and && || ! as the words that they stand for

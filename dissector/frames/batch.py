@@ -1,4 +1,7 @@
-"""A batch of frames as a fold wants it: numbers as numpy arrays, connections by the order they come up in."""
+"""A batch of frames as numpy columns: what summaries, context and plots read.
+
+Connections have codes: their places in the order in which they come up in the batch.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,20 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 NOTHING = -1  #: in place of null
-#: Opcodes mean other things in these; in all other dialects they mean the same.
+#: Numberings of opcodes: the prototype and the draft have their own, all other dialects share one.
 PLAIN, PROTO, DRAFT = range(3)
 _NUMBERINGS = {Dialect.DRAFT.value: DRAFT, Dialect.PROTO.value: PROTO}
 
 
 class FrameBatch:
-    """One batch."""
+    """One batch of rows."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
         self.size = batch.num_rows
         ids, codes = encoded(batch.column("connection"))
-        self.ids: list[str] = ids.to_pylist()
-        self.code: Longs = codes.astype(np.int64)
+        self.ids: list[str] = ids.to_pylist()  #: of connections, by code
+        self.code: Longs = codes.astype(np.int64)  #: each row's connection
         self.direction = self.numbers("direction")
         self.opcode = self.numbers("opcode")
         self.response: Mask = batch.column("response").to_numpy(zero_copy_only=False)

@@ -1,7 +1,7 @@
 """Frame tables to record batches, column by column.
 
-Frames that a plan vouches for are read all at once; the others go through the decoder one by one, and its answers are
-put into the same columns.
+Frames that a plan finds sound are read all at once; the decoder reads the others one by one, and its results go into
+the same columns.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
-from dissector.arrow import encoded, nulls, numeric, spans, texts
+from dissector.arrow import encoded, nulls, numeric, texts
 from dissector.codec.dialect_evidence import HELLO, IS_EVIDENCE
 from dissector.codec.values import document_defects
 from dissector.frames.decode_plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
-from dissector.frames.key_hash import hash_keys
+from dissector.frames.key_value_spans import KeyValueSpans
 from dissector.frames.row import content_of, decode_for_row
 from dissector.frames.schema import COLUMNS, SCHEMA
 from dissector.spec import enums
@@ -52,18 +51,17 @@ _PLAIN = np.zeros(256, bool)
 _PLAIN[[magic.value for magic in enums.MAGICS if not magic.flexible and not magic.server_push]] = True
 _FLEXIBLE = np.zeros(256, bool)
 _FLEXIBLE[[magic.value for magic in enums.MAGICS if magic.flexible]] = True
-#: Columns of other types are views of headers, and are copied before something is put into them.
+#: Columns of other types are views of headers: they are copied before they are written to.
 _WRITABLE = np.dtype(np.int64).char + np.dtype(np.bool_).char
-_digest = xxhash.xxh3_64_digest
 
 
 def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> pa.RecordBatch:
     """Lay out the frames of a table as rows."""
-    return _Batch(table, first_number, captures, options).build()
+    return _BatchBuilder(table, first_number, captures, options).build()
 
 
-class _Batch:
-    """One batch on its way; lives for one call."""
+class _BatchBuilder:
+    """The columns of one batch, while they are filled."""
 
     def __init__(self, table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> None:
         self.table = table
@@ -76,7 +74,7 @@ class _Batch:
         self.objects: dict[str, dict[int, Any]] = {name: {} for name in (*_LISTS, "defects")}
         self.names: list[str] = []
         self.name = np.zeros(self.size, np.int64)
-        self.unasked = np.zeros(self.size, bool)  #: documents whose keys nobody wants
+        self.without_key = np.zeros(self.size, bool)  #: documents whose keys were not asked for
         source = np.frombuffer(table.stream, np.uint8)
         overlapping = np.ndarray((len(source) - ROW_BYTES + 1,), f"V{ROW_BYTES}", source, 0, (1,))
         self.rows = overlapping[table.position].view(np.uint8).reshape(self.size, ROW_BYTES)
@@ -87,25 +85,23 @@ class _Batch:
         """Fill all columns."""
         header, table = self.header, self.table
         self.response = _RESPONSE[header["magic"]]
-        self.key_length = header["key"].astype(np.int64)
+        key_length = header["key"].astype(np.int64)
         self.framing = np.zeros(self.size, np.int64)
         flexible = _FLEXIBLE[header["magic"]]
         if flexible.any():
-            self.framing[flexible] = self.key_length[flexible] >> 8
-            self.key_length[flexible] &= 0xFF
+            self.framing[flexible] = key_length[flexible] >> 8
+            key_length[flexible] &= 0xFF
         self.extras = header["extras"].astype(np.int64)
         self.body = header["body"].astype(np.int64)
-        self.value_length = self.body - self.framing - self.extras - self.key_length
-        self.key_start = table.position + HEADER_SIZE + self.framing + self.extras
-        self.value_start = self.key_start + self.key_length
-        self.key_there = self.key_length > 0
-        self.value_there = self.value_length > 0
+        value_length = self.body - self.framing - self.extras - key_length
+        key_start = table.position + HEADER_SIZE + self.framing + self.extras
+        self.spans = KeyValueSpans(table, self.source, key_start, key_length, value_length)
         self._place()
         self._dialects()
         self._plain_header()
-        left = self._planned()
+        left = self._read_by_plans()
         for index in np.flatnonzero(left).tolist():
-            self._decoded(index)
+            self._read_by_decoder(index)
         return self._assemble()
 
     def _place(self) -> None:
@@ -157,19 +153,19 @@ class _Batch:
         numbers["datatype"] = header["datatype"]
         numbers["framing_length"] = self.framing
         numbers["extras_length"] = self.extras
-        numbers["key_length"] = self.key_length
-        numbers["value_length"] = self.value_length
+        numbers["key_length"] = self.spans.key_length
+        numbers["value_length"] = self.spans.value_length
         numbers["body_length"] = self.body
         numbers["opaque"] = header["opaque"]
         numbers["opaque_swapped"] = header["swapped"]
         numbers["cas"] = header["cas"]
         numbers["flow_bytes"] = np.zeros(self.size, np.int64)
 
-    def _planned(self) -> Mask:
-        """Read all frames that a plan vouches for; return which ones are left."""
+    def _read_by_plans(self) -> Mask:
+        """Read all frames that a plan finds sound; return which ones are left."""
         header, table = self.header, self.table
         left = np.ones(self.size, bool)
-        whole = (table.available == table.length) & _PLAIN[header["magic"]] & (self.value_length >= 0)
+        whole = (table.available == table.length) & _PLAIN[header["magic"]] & (self.spans.value_length >= 0)
         whole &= ~self.response | (header["number"] == enums.SUCCESS)
         kind = ((self.dialect * 2 + self.response) << 16) | (header["opcode"].astype(np.int64) << 8) | self.extras
         kinds, codes = encoded(numeric(pa.int64(), kind))
@@ -183,10 +179,10 @@ class _Batch:
         return left
 
     def _read(self, plan: Plan, chosen: Longs) -> Longs:
-        """Read the sound ones of the chosen frames; return them."""
+        """Read those of the chosen frames that are sound; return which they are."""
         good = plan.sound(
-            self.key_length[chosen],
-            self.value_length[chosen],
+            self.spans.key_length[chosen],
+            self.spans.value_length[chosen],
             self.header["datatype"][chosen],
             self.header["cas"][chosen],
             self.collections[chosen],
@@ -196,19 +192,19 @@ class _Batch:
             good &= place.sound(numbers)
         ids = sizes = None
         if plan.documents and self.collections[chosen].any():
-            ids, sizes, sound = self._collection_ids(chosen)
+            ids, sizes, sound = self.spans.collection_ids(chosen, self.collections[chosen])
             good &= sound
         if not good.all():
             chosen = chosen[good]
         for place, numbers in read:
             if place.column is not None:
-                self._put(place.column, chosen, numbers if len(numbers) == len(chosen) else numbers[good])
+                self._set(place.column, chosen, numbers if len(numbers) == len(chosen) else numbers[good])
         if ids is not None and sizes is not None:
             prefixed = sizes[good] > 0
-            self._put("collection_id", chosen[prefixed], ids[good][prefixed])
-        self.name[chosen] = self._name(plan.message.name)
+            self._set("collection_id", chosen[prefixed], ids[good][prefixed])
+        self.name[chosen] = self._name_code(plan.message.name)
         if plan.documents and not self.options.document_keys:
-            self.unasked[chosen] = True
+            self.without_key[chosen] = True
         if plan.flow_surplus is not None:
             self.numbers["flow_bytes"][chosen] = HEADER_SIZE + self.body[chosen] + plan.flow_surplus
         if self.options.inspect and plan.shape.body is Body.DOCUMENT:
@@ -216,51 +212,31 @@ class _Batch:
         return chosen
 
     def _inspect(self, chosen: Longs) -> None:
-        """Look into documents that say more of themselves than that they are bytes."""
-        telling = chosen[(self.header["datatype"][chosen] > 0) & self.value_there[chosen]]
-        starts = self.value_start[telling]
-        spans = zip(starts.tolist(), (starts + self.value_length[telling]).tolist(), strict=True)
+        """Look into documents whose datatype says that they are more than bytes."""
+        telling = chosen[(self.header["datatype"][chosen] > 0) & self.spans.value_there[chosen]]
+        starts = self.spans.value_start[telling]
+        spans = zip(starts.tolist(), (starts + self.spans.value_length[telling]).tolist(), strict=True)
         datatypes = self.header["datatype"][telling].tolist()
         for index, (start, end), datatype in zip(telling.tolist(), spans, datatypes, strict=True):
             defects = document_defects(bytes(self.table.stream[start:end]), datatype)
             if defects:
                 self.objects["defects"][index] = defects
 
-    def _collection_ids(self, chosen: Longs) -> tuple[Longs, Longs, Mask]:
-        """Read the LEB128 ids in front of document keys; a size of 0 stands for a key without one."""
-        wanted = self.collections[chosen] & self.key_there[chosen]
-        start = self.key_start[chosen]
-        number = np.zeros(len(chosen), np.int64)
-        size = np.zeros(len(chosen), np.int64)
-        open_ = wanted.copy()
-        canonical = np.ones(len(chosen), bool)
-        for index in range(5):
-            if not open_.any():
-                break
-            byte = self.source[start + index].astype(np.int64)
-            number[open_] |= (byte[open_] & 0x7F) << (7 * index)
-            ends = open_ & (byte < 0x80)
-            size[ends] = index + 1
-            canonical &= ~(ends & (byte == 0) & (index > 0))
-            open_ &= ~ends
-        sound = ~wanted | (~open_ & canonical & (number < 1 << 32) & (size < self.key_length[chosen]))
-        return number, size, sound
-
-    def _decoded(self, index: int) -> None:
-        """Ask the decoder about one frame, and put its answer into the columns."""
+    def _read_by_decoder(self, index: int) -> None:
+        """Decode one frame, and put the result into the columns."""
         data = self.table.data(index)
         decoded = decode_for_row(
             DIALECTS[self.dialect[index]], data, self.options, collections=bool(self.collections[index])
         )
         row: Row = content_of(decoded, data, int(self.numbers["missing"][index]), self.options)
-        # Where key and value are is the decoder's word: headers lie (E-41).
-        self.key_start[index] = self.table.position[index] + decoded.key_offset
-        self.value_start[index] = self.table.position[index] + decoded.value.offset
-        self.name[index] = self._name(row.pop("name"))
-        self.key_there[index] = row.pop("key") is not None
+        # The decoder knows where key and value are; headers may be wrong about it (E-41).
+        self.spans.key_start[index] = self.table.position[index] + decoded.key_offset
+        self.spans.value_start[index] = self.table.position[index] + decoded.value.offset
+        self.name[index] = self._name_code(row.pop("name"))
+        self.spans.key_there[index] = row.pop("key") is not None
         row.pop("key_hash")
         row.pop("value")
-        self.value_there[index] = row.pop("value_hash") is not None
+        self.spans.value_there[index] = row.pop("value_hash") is not None
         row.pop("dialect")
         for name in self.objects:
             value = row.pop(name, None)
@@ -271,13 +247,13 @@ class _Batch:
             if value is None:
                 self.valid.setdefault(name, np.ones(self.size, bool))[index] = False
             else:
-                self._put(name, index, value)
+                self._set(name, index, value)
         for name, value in row.items():
             if value is not None:
-                self._put(name, index, value)
+                self._set(name, index, value)
 
-    def _put(self, name: str, chosen: Longs | int, numbers: Any) -> None:
-        """Put numbers into a column, which is made when it is first needed."""
+    def _set(self, name: str, chosen: Longs | int, numbers: Any) -> None:
+        """Set numbers of a column, which is made when it is first needed."""
         column = self.numbers.get(name)
         if column is None:
             column = self.numbers[name] = np.zeros(self.size, np.int64)
@@ -288,13 +264,13 @@ class _Batch:
         if name in self.valid:
             self.valid[name][chosen] = True
 
-    def _name(self, name: str) -> int:
+    def _name_code(self, name: str) -> int:
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name)
 
     def _assemble(self) -> pa.RecordBatch:
-        special = self._special()
+        special = self._makers()
         wanted = self.options.columns
         columns = [column for column in COLUMNS if wanted is None or column.name in wanted]
         arrays = []
@@ -309,9 +285,9 @@ class _Batch:
         schema = SCHEMA if wanted is None else pa.schema([SCHEMA.field(column.name) for column in columns])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _special(self) -> dict[str, Callable[[], pa.Array]]:
+    def _makers(self) -> dict[str, Callable[[], pa.Array]]:
         table, entry = self.table, self.table.connection
-        flows = [connection.flow(side) for connection, side in self._entries()]
+        flows = [connection.flow(side) for connection, side in self._senders()]
         source_ports = np.array([flow.source_port for flow in flows], np.int32)
         destination_ports = np.array([flow.destination_port for flow in flows], np.int32)
         return {
@@ -324,53 +300,18 @@ class _Batch:
             "dport": lambda: numeric(pa.int32(), destination_ports[entry]),
             "dialect": lambda: texts([dialect.value for dialect in DIALECTS], self.dialect),
             "name": lambda: texts(self.names, self.name),
-            "key": self._keys,
-            "key_hash": self._key_hashes,
-            "value_hash": self._value_hashes,
-            "value": self._values,
+            "key": lambda: self.spans.keys(self.without_key),
+            "key_hash": self.spans.key_hashes,
+            "value_hash": self.spans.value_hashes,
+            "value": lambda: self.spans.values() if self.options.values else nulls(pa.binary(), self.size),
             "defects": self._defects,
             **{name: lambda name=name: self._listed(name) for name in _LISTS},  # type: ignore[misc]
         }
 
-    def _entries(self) -> list[tuple[Connection, int]]:
+    def _senders(self) -> list[tuple[Connection, int]]:
         sides = np.zeros(len(self.table.connections), np.int64)
         sides[self.table.connection] = self.table.side
         return list(zip(self.table.connections, sides.tolist(), strict=True))
-
-    def _cut(self, there: Mask, start: Longs, length: Longs) -> pa.Array:
-        """Cut a span out of each frame that has it."""
-        rank = self.table.rank
-        begin, end = np.empty(self.size, np.int64), np.empty(self.size, np.int64)
-        # A frame without one gives an empty span that is within it, so that all of them ascend.
-        begin[rank] = np.where(there, start, self.table.position)
-        end[rank] = np.where(there, start + length, self.table.position)
-        return spans(pa.binary(), self.table.stream, begin, end, rank, None if there.all() else there)
-
-    def _keys(self) -> pa.Array:
-        there = self.key_there & ~self.unasked
-        if not there.any():
-            return nulls(pa.binary(), self.size)
-        return self._cut(there, self.key_start, self.key_length)
-
-    def _key_hashes(self) -> pa.Array:
-        hashes = np.zeros(self.size, np.int64)
-        there = self.key_there
-        hashes[there] = hash_keys(self.source, self.key_start[there], self.key_length[there])
-        return numeric(pa.int64(), hashes, there)
-
-    def _value_hashes(self) -> pa.Array:
-        there = self.value_there
-        start, length = self.value_start[there], self.value_length[there]
-        # All in C: slice objects, slices, digests, without byte code per frame.
-        cut = map(self.table.stream.__getitem__, map(slice, start.tolist(), (start + length).tolist()))
-        hashes = np.zeros(self.size, np.int64)
-        hashes[there] = np.frombuffer(b"".join(map(_digest, cut)), ">i8")
-        return numeric(pa.int64(), hashes, there)
-
-    def _values(self) -> pa.Array:
-        if not self.options.values or not self.value_there.any():
-            return nulls(pa.binary(), self.size)
-        return self._cut(self.value_there, self.value_start, self.value_length)
 
     def _listed(self, name: str) -> pa.Array:
         found = self.objects[name]

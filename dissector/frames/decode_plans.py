@@ -1,7 +1,7 @@
 """How to read all frames of one kind at once: where their fields are, and when nothing is wrong with them.
 
-A plan stands for (dialect, request or response, opcode, extras size). It recognises frames that are sound beyond doubt;
-every other frame is left to the decoder, which finds out what is wrong with it. Plans derive from the spec.
+A plan is for one (dialect, request or response, opcode, extras size). It recognises frames that are certainly sound;
+all other frames are left to the decoder, which finds out what is wrong with them. Plans derive from the spec.
 """
 
 from __future__ import annotations

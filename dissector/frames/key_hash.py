@@ -1,7 +1,7 @@
 """The hash of keys: 64 bits, made of eight bytes at a time, for one key or for all keys of a batch at once.
 
-Only equality counts: two frames about the same key have the same hash. It is no defence against somebody who makes
-keys collide, so whoever finds two equal hashes compares the keys.
+Only equality counts: two frames about the same key have the same hash. Keys can be made to collide on purpose, so equal
+hashes only mean that the keys are worth comparing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def hash_key(key: bytes) -> int:
 
 
 def hash_keys(data: NDArray[np.uint8], start: Longs, length: Longs) -> Longs:
-    """Return the hashes of keys in a buffer, which has to go on for eight bytes behind the last one."""
+    """Return the hashes of keys in a buffer, which has to go on for eight bytes after the last one."""
     words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))
     state = length.astype(np.uint64) * np.uint64(_SEED)
     shortest = int(length.min()) if len(length) else 0

@@ -38,7 +38,7 @@ def row_of(
 
 
 def decode_for_row(dialect: Dialect, data: bytes, options: ReadOptions, *, collections: bool) -> Decoded:
-    """Decode a frame as rows want it: documents are looked into only on request."""
+    """Decode a frame for a row: documents are looked into only on request."""
     return decode(dialect, data, collections=collections, redact=options.redact, inspect=options.inspect)
 
 

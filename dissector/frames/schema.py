@@ -1,4 +1,4 @@
-"""Frames as rows: the one schema that everything behind the dissector sees.
+"""Frames as rows: the one schema that everything after the dissector reads.
 
 Spark has no unsigned types, so numbers stand in the next larger signed one. Of 64-bit numbers, identifiers (CAS, uuids)
 keep their bit pattern and are printed as unsigned; seqnos stop at 2^63-1, which stands for "no end".
@@ -164,7 +164,7 @@ def columns_of(text: str, option: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in SCHEMA.names:
-            import difflib  # noqa: PLC0415 - only for those who mistyped
+            import difflib  # noqa: PLC0415 - only for mistyped names
 
             close = difflib.get_close_matches(name, SCHEMA.names, 1)
             hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"

@@ -30,10 +30,10 @@ class Writer(Protocol):
         """Write the rows of a batch."""
 
     def close(self) -> None:
-        """Write what has to come last."""
+        """Write the end of the output."""
 
     def abandon(self) -> None:
-        """Write nothing more: something went wrong."""
+        """Write nothing more, as after an error."""
 
 
 @contextlib.contextmanager
@@ -93,10 +93,10 @@ class NdjsonWriter:
         self._stream.write("".join(lines).encode())
 
     def abandon(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: everything has been written already."""
 
     def close(self) -> None:
-        """Nothing has to come last."""
+        """Do nothing: the output has no end of its own."""
 
 
 class JsonWriter:
@@ -114,7 +114,7 @@ class JsonWriter:
             self._begun = True
 
     def abandon(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: everything has been written already."""
 
     def close(self) -> None:
         """End the array."""
@@ -134,10 +134,10 @@ class TsvWriter:
         self._stream.write("".join(lines).encode("utf-8", "backslashreplace"))
 
     def abandon(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: everything has been written already."""
 
     def close(self) -> None:
-        """Nothing has to come last."""
+        """Do nothing: the output has no end of its own."""
 
 
 def _json(row: dict[str, Any], **form: Any) -> str:
@@ -159,7 +159,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Make a row fit for JSON: bytes as text, identifiers unsigned, nothing for what is not there."""
+    """Make a row fit for JSON: bytes as text, identifiers unsigned, columns without a value left out."""
     return {name: _plain(name, value) for name, value in row.items() if value is not None}
 
 
@@ -197,7 +197,7 @@ class CsvWriter:
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
     def abandon(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: everything has been written already."""
 
     def close(self) -> None:
         """Write what is still in the buffers."""
@@ -216,7 +216,7 @@ def _csv_column(name: str, column: pa.Array) -> pa.Array:
         return column.view(pa.uint64())
     if pa.types.is_binary(column.type):
         return _text_column(column)
-    if name == "text":  # a server's or client's own words: they may hold anything
+    if name == "text":  # from a server or client: it may hold anything
         return _text_column(column.cast(pa.binary()))
     if not pa.types.is_list(column.type):
         return column
@@ -276,7 +276,7 @@ class ParquetWriter:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Keep pyarrow from writing a footer into a file that is closed when it is collected."""
+        """Keep pyarrow from writing a footer when the writer is garbage-collected: the file is closed by then."""
         self._writer.is_open = False
 
     def _flush(self) -> None:
@@ -296,7 +296,7 @@ class ArrowWriter:
         self._writer.write_batch(batch)
 
     def abandon(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: everything has been written already."""
 
     def close(self) -> None:
         """Write the end of the stream."""
@@ -304,7 +304,7 @@ class ArrowWriter:
 
 
 def _leaves(path: str, kind: pa.DataType) -> list[str]:
-    """Return the columns that Parquet makes of one of ours."""
+    """Return the paths of the Parquet columns that a column of the schema becomes."""
     if pa.types.is_list(kind):
         return _leaves(f"{path}.list.element", kind.value_type)
     if pa.types.is_struct(kind):

@@ -1,4 +1,5 @@
-"""Captures summed up: one row per connection, or one per vbucket stream. Folds over batches of frames.
+"""Summaries of captures: one row per connection, or one per vbucket stream.
 
-Connections and streams have a state each, frames have none; the states are bounded in number.
+Batches of frames go in one after the other. What is remembered of connections and streams is bounded, and nothing is
+remembered of single frames.
 """

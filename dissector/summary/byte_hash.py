@@ -1,7 +1,7 @@
-"""The bytes of each direction as a hash: what the sequential engine delivers, each byte once and in order.
+"""The SHA-256 of each direction's bytes: what the sequential engine delivers, each byte once and in order.
 
-The whole capture goes through the sequential engine here, one segment at a time: slower, but every byte passes one
-place. Rows of frames come out of it as they do from the product's path.
+All segments go through the sequential engine here, none through the fast path: slower, but every byte passes one place.
+The rows of frames are those of the product's path.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dissector.capture import CaptureReader
-from dissector.capture.chunk_sizes import FRAME_CHUNK_BYTES
 from dissector.frames.reader import FrameReader
-from dissector.link.columnar import ColumnarDecoder
 from dissector.tcp.connections import Connection, Connections
 from dissector.tcp.reassembly import Gap
 
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissector.capture import Input
+    from dissector.link.segment_block import SegmentBlock
     from dissector.options import ReadOptions
     from dissector.tcp.frame_table import FrameTable
     from dissector.tcp.reassembly import Chunk
@@ -35,7 +33,7 @@ MAX_GAPS = 10_000
 
 @dataclass(slots=True)
 class Digest:
-    """What was delivered of one direction."""
+    """The hash of what was delivered of one direction, and its gaps."""
 
     sha256: hashlib._Hash = field(default_factory=hashlib.sha256)
     length: int = 0
@@ -43,7 +41,7 @@ class Digest:
     gaps_left_out: int = 0
 
     def take(self, event: Chunk | Gap) -> None:
-        """Take the next bytes, or a gap."""
+        """Add the next bytes, or a gap."""
         if not isinstance(event, Gap):
             self.sha256.update(event.data)
             self.length += len(event.data)
@@ -58,7 +56,7 @@ Digests = tuple[Digest, Digest]
 
 @dataclass(slots=True)
 class HashingConnections(Connections):
-    """The sequential engine, with an eye on what it delivers."""
+    """The sequential engine, which also hashes what it delivers."""
 
     digests: dict[int, Digests] = field(default_factory=dict)  #: by index of the connection
 
@@ -78,39 +76,18 @@ class HashingReader(FrameReader):
     def __init__(
         self, inputs: Sequence[Input], options: ReadOptions | None = None, *, ended: Callable[[Connection], None]
     ) -> None:
-        """Prepare to read; when ``ended`` is told of a connection, :attr:`digests` has it."""
-        self.digests: dict[Connection, Digests] = {}  #: of connections that are over; whoever wants one takes it out
+        """Prepare to read; when ``ended`` is called with a connection, :attr:`digests` has it."""
         super().__init__(inputs, options, ended=ended)
+        self.digests: dict[Connection, Digests] = {}  #: of connections that have ended; ``ended`` may remove them
 
-    def tables(self) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
-        """Yield each batch of rows together with the bytes of its frames."""
-        decoder = ColumnarDecoder()
-        finished = 0
-        for index, each in enumerate(self._inputs):
-            reader = CaptureReader(each, index, self.options.chunk_bytes or FRAME_CHUNK_BYTES)
-            for block in reader:
-                self.bytes_read = finished + reader.raw_position
-                segments = decoder.decode(block)
-                self._slow.run(self._connections, segments, np.arange(len(segments)))
-                yield from self._batches(self._slow.table())
-            self.report.damage += reader.damage
-            finished = self.bytes_read
-            if self.options.separate:
-                yield from self._end()
-        decoder.finish()
-        self.report.link.merge(decoder.counts)
-        yield from self._end()
+    def _feed(self, segments: SegmentBlock) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
+        self._sequential.run(self._connections, segments, np.arange(len(segments)))
+        return self._rest()
 
-    def _fresh(self) -> Connections:
-        self._hashing = HashingConnections(
-            self._slow.emit,
-            self.options.limits,
-            self.options.ports,
-            ended=self._end_of,
-            dialect=self.options.dialect,
-        )
+    def _new_connections(self) -> Connections:
+        self._hashing = self._engine(HashingConnections)
         return self._hashing
 
-    def _end_of(self, connection: Connection) -> None:
+    def _end(self, connection: Connection) -> None:
         self.digests[connection] = self._hashing.digests.pop(connection.index)
-        super()._end_of(connection)
+        super()._end(connection)

@@ -1,4 +1,4 @@
-"""The connections of a run: what their set-up messages say, which forms their messages have, which defects."""
+"""The connections of a run: their set-up messages, the releases that their messages fit, their defects."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dissector.summary.stream_summary import ConnectionStreams
     from dissector.tcp.connections import Connection
 
 _OPEN, _ADD_STREAM, _HELLO, _SELECT_BUCKET = (
@@ -45,7 +46,7 @@ def _senders(dialect: Dialect) -> NDArray[np.int8]:
 
 
 _SENDERS = {PLAIN: _senders(Dialect.DCP), PROTO: _senders(Dialect.PROTO), DRAFT: _senders(Dialect.DRAFT)}
-_SENDERS[PLAIN][_ADD_STREAM] = 1  # it goes to a consumer: this leg's producer side is who sends it
+_SENDERS[PLAIN][_ADD_STREAM] = 1  # it goes to the consumer: its sender is on the producer's side of this connection
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +54,7 @@ class ConnectionSummary:
     """A connection as its frames so far show it."""
 
     id: str
-    number: int  #: counts connections from 1 as their first frames come up
+    number: int  #: from 1, in the order of first frames
     rows: int = 0
     name: str | None = None
     agent: str | None = None
@@ -64,11 +65,11 @@ class ConnectionSummary:
     seen: int | None = None  #: the same, as the first message that only one side sends says
     defects: int = 0
     defect_ids: set[str] = field(default_factory=set)
-    memory: Any = None  #: of whoever follows the connection further, until it ends
+    streams: ConnectionStreams | None = None  #: as long as the connection lives, if its streams are wanted
 
     @property
     def producer(self) -> int | None:
-        """Return the direction that produces, if anything tells."""
+        """Return the direction that produces, if it is known."""
         return self.seen if self.opened is None else self.opened
 
     @property
@@ -83,7 +84,7 @@ class ConnectionSummaries:
     def __init__(self, ended: Callable[[Connection, ConnectionSummary | None], None]) -> None:
         self._ended = ended
         self._live: dict[str, ConnectionSummary] = {}
-        self._waiting: dict[str, Connection] = {}  #: over, but not all of their rows have come
+        self._waiting: dict[str, Connection] = {}  #: ended, but not all of their rows have come
         self._count = 0
 
     @property
@@ -92,156 +93,158 @@ class ConnectionSummaries:
         return len(self._live) + len(self._waiting)
 
     def end(self, connection: Connection) -> None:
-        """Take note of a connection's end; its last rows may still be on their way."""
-        member = self._live.get(connection.id)
+        """Note that a connection has ended; its last rows may still have to come."""
+        summary = self._live.get(connection.id)
         frames = _frames(connection)
-        if frames == (member.rows if member is not None else 0):
+        if frames == (summary.rows if summary is not None else 0):
             self._finish(connection)
         else:
             self._waiting[connection.id] = connection
 
-    def fold(self, view: FrameBatch, *, names_only: bool = False) -> list[ConnectionSummary]:
-        """Take a batch; return its connections, in the order of the view's codes."""
-        members = [self._member(name) for name in view.ids]
-        for member, count in zip(members, np.bincount(view.code, minlength=len(members)).tolist(), strict=True):
-            member.rows += count
-        self._set_up(view, members)
+    def fold(self, frames: FrameBatch, *, names_only: bool = False) -> list[ConnectionSummary]:
+        """Take a batch; return its connections, in the order of the batch's codes."""
+        summaries = [self._summary(name) for name in frames.ids]
+        for summary, count in zip(summaries, np.bincount(frames.code, minlength=len(summaries)).tolist(), strict=True):
+            summary.rows += count
+        self._set_up(frames, summaries)
         if not names_only:
-            self._forms(view, members)
-            self._senders(view, members)
-            self._defects(view, members)
-        return members
+            self._forms(frames, summaries)
+            self._senders(frames, summaries)
+            self._defects(frames, summaries)
+        return summaries
 
-    def settle(self) -> None:
-        """Behind a batch: let go of the connections that are over."""
+    def release_ended(self) -> None:
+        """After a batch: finish the connections that have ended and whose rows have all come."""
         for connection in list(self._waiting.values()):
-            member = self._live.get(connection.id)
-            if member is not None and member.rows >= _frames(connection):
+            summary = self._live.get(connection.id)
+            if summary is not None and summary.rows >= _frames(connection):
                 del self._waiting[connection.id]
                 self._finish(connection)
 
     def _finish(self, connection: Connection) -> None:
         self._ended(connection, self._live.pop(connection.id, None))
 
-    def _member(self, name: str) -> ConnectionSummary:
-        member = self._live.get(name)
-        if member is None:
+    def _summary(self, name: str) -> ConnectionSummary:
+        summary = self._live.get(name)
+        if summary is None:
             self._count += 1
-            member = self._live[name] = ConnectionSummary(name, self._count)
-        return member
+            summary = self._live[name] = ConnectionSummary(name, self._count)
+        return summary
 
-    def _set_up(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
+    def _set_up(self, frames: FrameBatch, summaries: list[ConnectionSummary]) -> None:
         """Read opens, HELLOs and bucket selections."""
-        opcode = view.opcode
+        opcode = frames.opcode
         wanted = (opcode == _HELLO) | (opcode == _SELECT_BUCKET) | (opcode == _OPEN)
-        wanted &= view.numbering == PLAIN
-        wanted |= (view.numbering == DRAFT) & (opcode == _DRAFT_REQUEST)
+        wanted &= frames.numbering == PLAIN
+        wanted |= (frames.numbering == DRAFT) & (opcode == _DRAFT_REQUEST)
         which = np.flatnonzero(wanted)
-        for code, row in zip(view.code[which].tolist(), view.rows(which, _SET_UP), strict=True):
-            member = members[code]
+        for code, row in zip(frames.code[which].tolist(), frames.rows(which, _SET_UP), strict=True):
+            summary = summaries[code]
             key = None if row["key"] is None else text_of(row["key"])
             if row["opcode"] == _SELECT_BUCKET:
-                _select(member, row, key)
+                _select(summary, row, key)
             elif row["response"]:
                 continue
             elif row["opcode"] == _HELLO:
-                member.agent = key or member.agent
+                summary.agent = key or summary.agent
             else:
-                member.name = member.name or key
+                summary.name = summary.name or key
                 if row["opcode"] == _OPEN and row["open_flags"] is not None:
-                    _open(member, row)
+                    _open(summary, row)
 
-    def _forms(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
-        """Look at every form of request once."""
-        extras = view.numbers("extras_length")
-        parts = view.numbers("framing_length") + extras + view.numbers("key_length")
+    def _forms(self, frames: FrameBatch, summaries: list[ConnectionSummary]) -> None:
+        """Learn era and roles from every form of request, looking at each form once."""
+        extras = frames.numbers("extras_length")
+        parts = frames.numbers("framing_length") + extras + frames.numbers("key_length")
         chosen = np.flatnonzero(
-            (view.numbering == PLAIN)
-            & ~view.response
-            & IS_UPR_REQUEST[view.opcode, extras]
-            & (parts <= view.numbers("body_length"))
+            (frames.numbering == PLAIN)
+            & ~frames.response
+            & IS_UPR_REQUEST[frames.opcode, extras]
+            & (parts <= frames.numbers("body_length"))
         )
         if not len(chosen):
             return
-        flexible = np.isin(view.numbers("magic")[chosen], _FLEXIBLE)
-        packed = view.code[chosen]
+        flexible = np.isin(frames.numbers("magic")[chosen], _FLEXIBLE)
+        packed = frames.code[chosen]
         for numbers, bits in (
-            (view.direction[chosen], 1),
+            (frames.direction[chosen], 1),
             (flexible, 1),
-            (view.opcode[chosen], _OPCODE_BITS),
+            (frames.opcode[chosen], _OPCODE_BITS),
             (extras[chosen], _EXTRAS_BITS),
-            (view.numbers("marker_version")[chosen] + 1, _MARKER_BITS),
+            (frames.numbers("marker_version")[chosen] + 1, _MARKER_BITS),
         ):
             packed = (packed << bits) | numbers
         below = _MARKER_BITS + _EXTRAS_BITS + _OPCODE_BITS + 2
         for number in distinct(packed)[0]:
-            member, form = members[number >> below], number & ((1 << below) - 1)
-            if form not in member.forms:
-                member.forms.add(form)
+            summary, form = summaries[number >> below], number & ((1 << below) - 1)
+            if form not in summary.forms:
+                summary.forms.add(form)
                 version = (form & ((1 << _MARKER_BITS) - 1)) - 1
                 size = form >> _MARKER_BITS & 0xFF
                 opcode = form >> _MARKER_BITS + _EXTRAS_BITS & 0xFF
-                member.era.add(RequestForm(opcode, size, None if version < 0 else version, bool(form >> below - 2 & 1)))
+                summary.era.add(
+                    RequestForm(opcode, size, None if version < 0 else version, bool(form >> below - 2 & 1))
+                )
                 sender = int(_SENDERS[PLAIN][opcode])
-                if member.seen is None and sender != NOTHING:
+                if summary.seen is None and sender != NOTHING:
                     direction = form >> below - 1
-                    member.seen = direction if sender else 1 - direction
+                    summary.seen = direction if sender else 1 - direction
 
-    def _senders(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
+    def _senders(self, frames: FrameBatch, summaries: list[ConnectionSummary]) -> None:
         """Learn roles from the dialects that have numbers of their own; in the draft all but requests are pushes."""
-        draft = view.numbering == DRAFT
-        if (view.numbering == PLAIN).all():
+        draft = frames.numbering == DRAFT
+        if (frames.numbering == PLAIN).all():
             return
-        usual = view.response == (draft & (view.opcode != _DRAFT_REQUEST))
-        sender = np.where(draft, _SENDERS[DRAFT][view.opcode], _SENDERS[PROTO][view.opcode])
-        told = np.flatnonzero(usual & (view.numbering != PLAIN) & (sender != NOTHING))
-        _, first = np.unique(view.code[told], return_index=True)
+        usual = frames.response == (draft & (frames.opcode != _DRAFT_REQUEST))
+        sender = np.where(draft, _SENDERS[DRAFT][frames.opcode], _SENDERS[PROTO][frames.opcode])
+        told = np.flatnonzero(usual & (frames.numbering != PLAIN) & (sender != NOTHING))
+        _, first = np.unique(frames.code[told], return_index=True)
         for row in told[first].tolist():
-            member, direction = members[int(view.code[row])], int(view.direction[row])
-            if member.seen is None:
-                member.seen = direction if sender[row] else 1 - direction
+            summary, direction = summaries[int(frames.code[row])], int(frames.direction[row])
+            if summary.seen is None:
+                summary.seen = direction if sender[row] else 1 - direction
 
-    def _defects(self, view: FrameBatch, members: list[ConnectionSummary]) -> None:
-        column = view.batch.column("defects")
+    def _defects(self, frames: FrameBatch, summaries: list[ConnectionSummary]) -> None:
+        column = frames.batch.column("defects")
         found = pc.list_flatten(column)
         if not len(found):
             return
         parents = pc.list_parent_indices(column).to_numpy()
-        counts = np.bincount(view.code[np.unique(parents)], minlength=len(members)).tolist()
-        for member, count in zip(members, counts, strict=True):
-            member.defects += count
+        counts = np.bincount(frames.code[np.unique(parents)], minlength=len(summaries)).tolist()
+        for summary, count in zip(summaries, counts, strict=True):
+            summary.defects += count
         encoded = found.dictionary_encode()
         names = encoded.dictionary.to_pylist()
-        for number in distinct(view.code[parents] * len(names) + encoded.indices.to_numpy())[0]:
-            members[number // len(names)].defect_ids.add(names[number % len(names)])
+        for number in distinct(frames.code[parents] * len(names) + encoded.indices.to_numpy())[0]:
+            summaries[number // len(names)].defect_ids.add(names[number % len(names)])
 
 
-def forget(connection: Connection, member: ConnectionSummary | None) -> None:
-    """Let go of what was remembered of a connection that is over."""
+def forget(connection: Connection, summary: ConnectionSummary | None) -> None:
+    """Forget the streams of a connection that has ended."""
     del connection
-    if member is not None:
-        member.memory = None
+    if summary is not None:
+        summary.streams = None
 
 
 def _frames(connection: Connection) -> int:
     return sum(framer.frames for framer in connection.framers)
 
 
-def _select(member: ConnectionSummary, row: dict[str, Any], key: str | None) -> None:
+def _select(summary: ConnectionSummary, row: dict[str, Any], key: str | None) -> None:
     if not row["response"]:
         if key is not None:
-            member.selections = [*member.selections[1 - _MAX_SELECTIONS :], (row["opaque"], key)]
+            summary.selections = [*summary.selections[1 - _MAX_SELECTIONS :], (row["opaque"], key)]
     elif row["status"] != enums.SUCCESS:
-        for index in range(len(member.selections) - 1, -1, -1):
-            if member.selections[index][0] == row["opaque"]:
-                del member.selections[index]
+        for index in range(len(summary.selections) - 1, -1, -1):
+            if summary.selections[index][0] == row["opaque"]:
+                del summary.selections[index]
                 break
 
 
-def _open(member: ConnectionSummary, row: dict[str, Any]) -> None:
-    """Learn from an open: its flag names the role of the *receiver*; a notifier is a producer that tells less."""
+def _open(summary: ConnectionSummary, row: dict[str, Any]) -> None:
+    """Learn from an open: its flag names the role of the *receiver*; a notifier is a producer that sends less."""
     if row["extras_length"] != registry.OPEN_EXTRAS:
         return
-    member.opened = 1 - row["direction"] if row["open_flags"] & _PRODUCES else row["direction"]
+    summary.opened = 1 - row["direction"] if row["open_flags"] & _PRODUCES else row["direction"]
     if row["open_flags"] & _DELETE_TIMES:
-        member.era.narrow(fingerprints.DELETE_TIMES_SINCE, None)
+        summary.era.narrow(fingerprints.DELETE_TIMES_SINCE, None)

@@ -1,6 +1,6 @@
-"""Which era a connection is of, from the forms of its messages: the distinct ones, in the order they came up.
+"""The era of a connection: the releases that fit the forms of its requests, each form once, in order of appearance.
 
-The same judgement as :mod:`dissector.codec.dialect` makes frame by frame, over columns: a test holds the two equal.
+:mod:`dissector.codec.dialect` decides the same frame by frame; a test holds the two equal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST_RELEASE = "before 3.0"
 
 
 class RequestForm(NamedTuple):
-    """What a request looks like, as far as it can give an era away."""
+    """What a request looks like, as far as it depends on the release."""
 
     opcode: int
     extras: int
@@ -43,7 +43,7 @@ class Era:
             self.narrow(fingerprints.FLEXIBLE_SINCE, None)
 
     def narrow(self, since: Release | None, until: Release | None) -> None:
-        """Take what one message proves."""
+        """Narrow the releases down by what one message proves."""
         if since is not None and (self.since is None or since > self.since):
             self.since = since
         if until is not None and (self.until is None or until < self.until):
@@ -62,7 +62,7 @@ class Era:
         self.narrow(form.since, form.until)
 
     def text(self, dialect: Dialect) -> str | None:
-        """Write the era; None where nothing tells."""
+        """Write the era; None: nothing shows it."""
         if self.since is None:
             return _FIRST_RELEASE if dialect in (Dialect.DRAFT, Dialect.PROTO, Dialect.UPR) else None
         newest = str(self.since)

@@ -1,4 +1,4 @@
-"""Connections that are over, and streams, as rows of the schema."""
+"""Connections that have ended, and streams, as rows of the schema."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class ConnectionRows:
         self.digests: dict[Connection, Digests] | None = None  #: where to find hashes, if they are wanted
         self._open: dict[bytes, Row] = {}  #: connections that did not end, by their key
 
-    def add(self, connection: Connection, member: ConnectionSummary | None) -> None:
-        """Take a connection that is over."""
+    def add(self, connection: Connection, summary: ConnectionSummary | None) -> None:
+        """Add a connection that has ended."""
         digests = self.digests.pop(connection) if self.digests is not None else None
         key = min(connection.key, reverse_key(connection.key))
         before = self._open.pop(key, None)
         if before is not None and _handshake(connection):
             before["ended"] = REUSED
-        if member is None:
+        if summary is None:
             self.without_frames += 1
             if not self._everything:
                 return
         if len(self.rows) >= MAX_CONNECTIONS:
             self.left_out += 1
             return
-        row = connection_row(connection, member)
+        row = connection_row(connection, summary)
         if digests is not None:
             row.update(_hashes(digests))
             self.gaps_left_out += sum(digest.gaps_left_out for digest in digests)
@@ -65,8 +65,8 @@ class ConnectionRows:
         return sorted(self.rows, key=lambda row: ("number" not in row, row.get("number", 0), row["start_ns"]))
 
 
-def connection_row(connection: Connection, member: ConnectionSummary | None) -> Row:
-    """Lay a connection out as a row; without frames there is no member."""
+def connection_row(connection: Connection, summary: ConnectionSummary | None) -> Row:
+    """Lay a connection out as a row; without frames there is no summary."""
     flow = connection.flow(0)
     detector = connection.detector
     row: Row = {
@@ -89,42 +89,42 @@ def connection_row(connection: Connection, member: ConnectionSummary | None) -> 
         row[f"{side}_bytes_repeated"] = direction.bytes_repeated
         row[f"{side}_bytes_conflicting"] = direction.bytes_conflicting
         row[f"{side}_bytes_skipped"] = framer.bytes_skipped
-    if member is None:
+    if summary is None:
         return row
-    producer = member.producer
-    severities = {registry.DEFECT_BY_ID[name].severity for name in member.defect_ids}
+    producer = summary.producer
+    severities = {registry.DEFECT_BY_ID[name].severity for name in summary.defect_ids}
     return {
         **row,
-        "number": member.number,
-        "name": member.name,
+        "number": summary.number,
+        "name": summary.name,
         "producer": None if producer is None else SIDES[producer],
         "consumer": None if producer is None else SIDES[1 - producer],
         "dialect": detector.dialect.value,
-        "era": member.era.text(detector.dialect),
-        "contradictions": member.era.against(),
-        "bucket": member.bucket,
-        "agent": member.agent,
+        "era": summary.era.text(detector.dialect),
+        "contradictions": summary.era.against(),
+        "bucket": summary.bucket,
+        "agent": summary.agent,
         "collections": detector.collections,
-        "defective_frames": member.defects,
+        "defective_frames": summary.defects,
         "worst_defect": next((severity.value for severity in _SEVERITIES if severity in severities), None),
-        "defect_ids": sorted(member.defect_ids),
+        "defect_ids": sorted(summary.defect_ids),
     }
 
 
 def stream_rows(streams: Streams) -> Iterator[Row]:
     """Lay streams out as rows, connection by connection, in the order of their requests."""
-    tallies = streams.tallies
-    order = sorted(range(len(streams.streams)), key=lambda number: (streams.streams[number].member.number, number))
+    totals = streams.totals
+    order = sorted(range(len(streams.streams)), key=lambda number: (streams.streams[number].connection.number, number))
     for number in order:
         stream = streams.streams[number]
-        ended, reason = tallies.ended(number)
+        ended, reason = totals.ended(number)
         last_ns = max(stream.answer_ns or stream.start_ns, stream.start_ns)
-        if tallies.messages[number]:
-            last_ns = max(last_ns, int(tallies.last_ns[number]))
+        if totals.messages[number]:
+            last_ns = max(last_ns, int(totals.last_ns[number]))
         yield {
-            "number": stream.member.number,
-            "connection": stream.member.id,
-            "name": stream.member.name,
+            "number": stream.connection.number,
+            "connection": stream.connection.id,
+            "name": stream.connection.name,
             "vbucket": stream.vbucket,
             "stream_id": stream.stream_id,
             "opaque": stream.opaque,
@@ -135,11 +135,11 @@ def stream_rows(streams: Streams) -> Iterator[Row]:
             "status_code": stream.status_code,
             "rollback_seqno": stream.rollback_seqno,
             **stream.requested,
-            "first_seqno": _seqno(tallies.first_seqno[number]),
-            "last_seqno": _seqno(tallies.last_seqno[number]),
-            "snapshots": int(tallies.snapshots[number]),
-            "items": int(tallies.items[number]),
-            "bytes": int(tallies.bytes[number]),
+            "first_seqno": _seqno(totals.first_seqno[number]),
+            "last_seqno": _seqno(totals.last_seqno[number]),
+            "snapshots": int(totals.snapshots[number]),
+            "items": int(totals.items[number]),
+            "bytes": int(totals.bytes[number]),
             "ended": _end_of(streams, number, ended=ended, reason=reason),
             "end_reason": reason,
             "start": iso_time(stream.start_ns),
@@ -154,7 +154,7 @@ def _end_of(streams: Streams, number: int, *, ended: bool, reason: int | None) -
         names = enums.DRAFT_END_REASONS if stream.draft else enums.END_REASONS
         known = names.member(reason) if reason is not None else None
         return known.name if known is not None else "unknown reason" if reason is None else f"reason {reason}"
-    messages = bool(streams.tallies.messages[number])
+    messages = bool(streams.totals.messages[number])
     if stream.request_frame is not None and stream.status is None and not messages:
         return "unanswered"
     if stream.status is not None and not stream.started:

@@ -16,8 +16,8 @@ _UNKNOWN_REASON = -2  #: it ended, and the reason was lost
 _COLUMNS = ("messages", "items", "bytes", "snapshots", "first_seqno", "last_seqno", "last_ns", "end_reason")
 
 
-class Tallies:
-    """One entry per stream in every column."""
+class StreamTotals:
+    """Sums by stream: every column has one entry per stream."""
 
     def __init__(self) -> None:
         self.messages = np.empty(0, np.int64)
@@ -58,7 +58,7 @@ class Tallies:
         self.first_seqno[streams[fresh]] = seqno[fresh]  # backwards: the first one stays
 
     def end(self, streams: Longs, reason: Longs) -> None:
-        """Take stream ends."""
+        """Note stream ends and their reasons."""
         self.end_reason[streams] = np.where(reason >= 0, reason, _UNKNOWN_REASON)
 
     def ended(self, stream: int) -> tuple[bool, int | None]:

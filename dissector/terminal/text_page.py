@@ -6,13 +6,14 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+from dissector.terminal.alignment import GUTTER, column_widths, display_width, pad
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dissector.terminal.style import Terminal
 
 _INDENT = "  "
-_GAP = "  "
 _LEAST = 20  #: a last column narrower than this goes on a line of its own, if it has to be broken
 _MIDDLE = 26  #: a longer cell before the last column has a line of its own, so that one name does not starve the rest
 _EMPHASIS = re.compile(r"\*(\w+)\*")
@@ -93,23 +94,22 @@ class Page:
         style = style or self.terminal.name
         last = len(rows[0]) - 1
         every = [*([header] if header else []), *rows]
-        widths = [max(len(row[column]) for row in every) for column in range(last)]
-        tail = max(len(row[last]) for row in every)
-        if len(_INDENT) + sum(width + len(_GAP) for width in widths) + tail > self.terminal.width:
-            short = [len(row[last - 1]) for row in every if len(row[last - 1]) <= _MIDDLE]
+        *widths, tail = column_widths(every)
+        if len(_INDENT) + sum(width + len(GUTTER) for width in widths) + tail > self.terminal.width:
+            short = [display_width(row[last - 1]) for row in every if display_width(row[last - 1]) <= _MIDDLE]
             widths[-1] = max(short) if short else _MIDDLE
-        start = len(_INDENT) + sum(width + len(_GAP) for width in widths)
+        start = len(_INDENT) + sum(width + len(GUTTER) for width in widths)
         if self.terminal.width - start < min(_LEAST, tail):
             start = 2 * len(_INDENT)
         room = self.terminal.width - start
         for row in every:
             cells = [
-                f"{cell:>{width}}" if column in right else f"{cell:{width}}"
+                pad(cell, width, right=column in right)
                 for column, (cell, width) in enumerate(zip(row[:last], widths, strict=True))
             ]
-            front = _INDENT + "".join(cell + _GAP for cell in cells)
+            front = _INDENT + "".join(cell + GUTTER for cell in cells)
             lines = [_cut(row[last], room)] if shorten else _wrapped(row[last], room)
-            if lines and len(front) <= start:
+            if lines and display_width(front) <= start:
                 front += lines.pop(0)
             front = front.rstrip()
             if row is header:

@@ -234,11 +234,11 @@ def test_a_capture_from_the_middle(listed: Callable[..., list[Row]]) -> None:
 def test_era_and_dialect_are_the_detector_s(path: Path) -> None:
     """The detector of the plain path sees every frame; the fold sees every form once."""
     found: dict[str, ConnectionSummary | None] = {}
-    roster = ConnectionSummaries(lambda connection, member: found.__setitem__(connection.id, member))
+    summaries = ConnectionSummaries(lambda connection, member: found.__setitem__(connection.id, member))
     ended: list[Connection] = []
-    for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=4096), ended=roster.end):
-        roster.fold(FrameBatch(batch))
-        roster.settle()
+    for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=4096), ended=summaries.end):
+        summaries.fold(FrameBatch(batch))
+        summaries.release_ended()
     for _ in ReferenceReader([Input(path.name, path)], ended=ended.append):
         pass
     assert len(ended) == len(found)
@@ -508,15 +508,15 @@ def test_any_order_of_requests_answers_and_data(todo: list[tuple[str, int, int]]
 
 def folded(data: bytes, chunk: int, limit: int = 1000) -> tuple[list[Row], list[Row]]:
     """Read a capture's bytes in chunks of some size; return its frames and its streams."""
-    roster, streams, frames = ConnectionSummaries(forget), Streams(limit), []
+    summaries, streams, frames = ConnectionSummaries(forget), Streams(limit), []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "made.pcap")
         path.write_bytes(data)
-        for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=chunk), ended=roster.end):
+        for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=chunk), ended=summaries.end):
             frames += batch.to_pylist()
-            view = FrameBatch(batch)
-            streams.fold(view, roster.fold(view, names_only=True))
-            roster.settle()
+            frames_batch = FrameBatch(batch)
+            streams.fold(frames_batch, summaries.fold(frames_batch, names_only=True))
+            summaries.release_ended()
     return frames, list(stream_rows(streams))
 
 
@@ -797,15 +797,15 @@ def test_the_same_file_twice_stands_alone_twice(tmp_path: Path, capsysbinary: py
 def test_nothing_is_kept_of_connections_that_are_over() -> None:
     """A run of many short connections must not grow with their number."""
     found = ConnectionRows()
-    roster = ConnectionSummaries(found.add)
+    summaries = ConnectionSummaries(found.add)
     packets = [
         packet for port in range(50) for packet in begun(ends=Ends(ports=(port + 1, 11_210))).close(CLIENT, RST).packets
     ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "made.pcap")
         path.write_bytes(pcap(packets))
-        for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=500), ended=roster.end):
-            roster.fold(FrameBatch(batch))
-            roster.settle()
+        for batch in FrameReader([Input(path.name, path)], ReadOptions(chunk_bytes=500), ended=summaries.end):
+            summaries.fold(FrameBatch(batch))
+            summaries.release_ended()
     assert len(found.rows) == 50
-    assert roster.live == 0
+    assert summaries.live == 0

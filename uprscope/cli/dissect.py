@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissector.filters import Filter
-    from dissector.filters.selector import ConnectionNumbers
+    from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.frames.reader import FrameReader
     from dissector.frames.writers import Writer
     from dissector.options import ReadOptions, ReadReport
@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
     from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
     from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.filters import parse  # noqa: PLC0415
-    from dissector.filters.selector import ConnectionNumbers, FrameSelector  # noqa: PLC0415
+    from dissector.filters.selector import FrameSelector  # noqa: PLC0415
+    from dissector.frames.connection_numbers import ConnectionNumbers  # noqa: PLC0415
     from dissector.frames.reader import FrameReader  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
@@ -82,26 +83,26 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = ConnectionNumbers()
-    choice = FrameSelector(chosen, args.follow, args.vbucket, numbering)
+    selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
     if names is not None:
-        options = dataclasses.replace(options, columns=choice.columns.union(names))
+        options = dataclasses.replace(options, columns=selector.columns.union(names))
     reader = FrameReader(expand(args.captures), options)
     to_stdout = args.output in (None, "-")
     watched = not (to_stdout and sys.stdout.isatty())
     with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
-        _copy(reader, choice, writer, args.limit, advance)
-        if choice.astray is not None:
+        _copy(reader, selector, writer, args.limit, advance)
+        if selector.unknown_connection is not None:
             report(reader.report, filtered=True)
-            raise UsageError(choice.astray)
-    report(reader.report, filtered=choice.narrow)
+            raise UsageError(selector.unknown_connection)
+    report(reader.report, filtered=selector.is_selective)
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
-def _copy(reader: FrameReader, choice: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
+def _copy(reader: FrameReader, selector: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
     left = limit
     for batch, table in reader.tables():
         advance()
-        indexes = choice.indexes(batch)
+        indexes = selector.indexes(batch)
         if left is not None:
             indexes = indexes[:left]
             left -= len(indexes)
@@ -142,7 +143,7 @@ class FrameWriter:
         self._writer.write(rows if self._names is None else rows.select(self._names))
 
     def close(self) -> None:
-        """Write what has to come last."""
+        """Write the end of the output."""
         self._writer.close()
 
     def abandon(self) -> None:
@@ -198,10 +199,10 @@ class TextWriter(FrameWriter):
         yield ""
 
     def abandon(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: everything has been written already."""
 
     def close(self) -> None:
-        """Nothing has to come last."""
+        """Do nothing: text has no end of its own."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Where a command's output goes, and in which form: the options of every command that writes more than text."""
+"""Where a command's output goes, and in which format: the options of every command that writes more than text."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class FlowControl:
         """Pass control requests and responses on to their connections."""
         self._start_flows(frames, facts, rows)
         names = ("opaque", "key", "text", "status", "response", "direction", "end_offset", "acked_offset", "time_ns")
-        for number, row in zip(frames.connection[rows].tolist(), frames.view.rows(rows, names), strict=True):
+        for number, row in zip(frames.connection[rows].tolist(), frames.rows(rows, names), strict=True):
             flow = self._flows[number]
             if row["response"] and row["direction"] == flow.producer_side:
                 acked = -1 if row["acked_offset"] is None else row["acked_offset"]

@@ -26,7 +26,7 @@ from analysis.context.requests.stream_lifecycle import (
 )
 from dissector.frames import stream_key as keys
 from dissector.spec import enums
-from dissector.summary.streams import stream_id_of
+from dissector.summary.stream_summary import requested_stream_id
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,7 +131,7 @@ class SetupReader:
 
     @staticmethod
     def _stream_request(row: dict[str, Any], request: PendingRequest) -> None:
-        request.stream_id = stream_id_of(row["text"]) or 0
+        request.stream_id = requested_stream_id(row["text"]) or 0
         high = row["high_seqno"]
         request.numbers = {
             "start": or_else(row["start_seqno"]),

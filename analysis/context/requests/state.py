@@ -5,11 +5,12 @@ Plain records, without rows or batches; the request tracker and its readers fill
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.context.codes import UnknownReason
+from dissector.frames.pairing import PendingRequests, Request
 from dissector.spec import enums
 
 if TYPE_CHECKING:
@@ -124,12 +125,11 @@ class ConnectionState:
     window: int = -1  #: accepted connection_buffer_size; -1: none
     last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, the first row after the last loss
     overflowed: bool = False  #: something was not kept because there was no room
-    waiting: dict[tuple[int, int, int], deque[PendingRequest]] = field(default_factory=dict)  #: (side, opcode, opaque)
-    order: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)  #: the waiting requests by ordinal
+    #: Requests by (side, opcode, opaque).
+    pending: PendingRequests[PendingRequest] = field(default_factory=lambda: PendingRequests(MAX_WAITING))
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
-    #: By the request that they miss: (side, opcode, opaque).
-    unmatched_responses: dict[tuple[int, int, int], deque[UnmatchedResponse]] = field(default_factory=dict)
-    unmatched_count: int = 0  #: of these responses
+    #: Answers by the request that they miss.
+    unmatched: PendingRequests[UnmatchedResponse] = field(default_factory=lambda: PendingRequests(MAX_WAITING))
     live: dict[int, int] = field(default_factory=dict)  #: stream key to instance
     over: set[int] = field(default_factory=set)  #: keys of streams that ended or were closed
     ended: dict[int, int] = field(default_factory=dict)  #: key of a stream to the ordinal of a stream end for it
@@ -152,44 +152,29 @@ class ConnectionState:
 
     def wait(self, key: tuple[int, int, int], request: PendingRequest) -> bool:
         """Let a request wait for its answer; tell whether there was room."""
-        if len(self.order) >= MAX_WAITING:
-            self.overflowed = True
-            return False
-        self.waiting.setdefault(key, deque()).append(request)
-        self.order[request.ref.ordinal] = request
-        return True
+        return self._add(self.pending, key, request)
 
     def answer(self, key: tuple[int, int, int]) -> PendingRequest | None:
         """Return the request that an answer belongs to: the oldest that waits."""
-        waiting = self.waiting.get(key)
-        if not waiting:
-            return None
-        request = waiting.popleft()
-        if not waiting:
-            del self.waiting[key]
-        del self.order[request.ref.ordinal]
-        return request
+        return self.pending.take(key)
 
     def keep_unmatched(self, key: tuple[int, int, int], unmatched: UnmatchedResponse) -> bool:
         """Let an answer wait for its request; tell whether there was room."""
-        if self.unmatched_count >= MAX_WAITING:
-            self.overflowed = True
-            return False
-        self.unmatched_responses.setdefault(key, deque()).append(unmatched)
-        self.unmatched_count += 1
-        return True
+        return self._add(self.unmatched, key, unmatched)
 
     def match_late_request(self, key: tuple[int, int, int], end_offset: int) -> UnmatchedResponse | None:
         """Return the answer to a request that the capture has after its answer; None: there is none."""
-        found = self.unmatched_responses.get(key)
+        unmatched = self.unmatched.first(key)
         # The sender had received the request when it answered: only the capture has them the wrong way round.
-        if not found or found[0].acked < end_offset:
+        if unmatched is None or unmatched.acked < end_offset:
             return None
-        unmatched = found.popleft()
-        if not found:
-            del self.unmatched_responses[key]
-        self.unmatched_count -= 1
-        return unmatched
+        return self.unmatched.take(key)
+
+    def _add(self, table: PendingRequests[Request], key: tuple[int, int, int], what: Request) -> bool:
+        if table.add(key, what):
+            return True
+        self.overflowed = True
+        return False
 
     def lost(self, since: int = 0) -> UnknownReason:
         """Return why something may be missing, from either direction since a row; KNOWN: nothing is."""

@@ -92,19 +92,18 @@ class RequestTracker:
         which = np.flatnonzero(wanted)
         if len(which):
             reader = SetupReader(self, frames, gaps, self._directions, done)
-            for index, row in zip(which.tolist(), frames.view.rows(which, COLUMNS), strict=True):
+            for index, row in zip(which.tolist(), frames.rows(which, COLUMNS), strict=True):
                 reader.take(index, row)
         return done
 
     def finish(self) -> None:
         """Report, at the end of the frames, everything that never came."""
         for state in self.states.values():
-            for request in state.order.values():
+            for request in state.pending:
                 if request.opcode in OWED:  # the draft's requests, and HELLO, are not
                     self._report_unanswered(state, request)
-            for unmatched_responses in state.unmatched_responses.values():
-                for unmatched in unmatched_responses:
-                    self.report_unmatched(state, unmatched, self._unknown_request(state, unmatched))
+            for unmatched in state.unmatched.by_key():
+                self.report_unmatched(state, unmatched, self._unknown_request(state, unmatched))
             for closing in state.closing.values():
                 unknown = (
                     self._unknown_silence(state, closing.ref, closing.ref.side)

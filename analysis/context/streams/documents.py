@@ -45,7 +45,7 @@ class Documents:
         if frames.draft.any():
             self._opcode = np.where(frames.draft[in_batch], kinds.MUTATION, self._opcode)
         document = stream_rows.data & kinds.DOCUMENT[self._opcode] & (frames.numbers("key_length")[in_batch] > 0)
-        hashes = frames.view.batch.column("key_hash")
+        hashes = frames.batch.column("key_hash")
         if hashes.null_count:
             document &= valid(hashes)[in_batch]
         self._hashes: Longs = plain(hashes, 0)

@@ -180,7 +180,7 @@ class StreamRows:
 def _misread(frames: ContextBatch) -> Mask:
     """Tell which rows are not what their message says, so that none of their fields means anything."""
     misread = np.zeros(frames.size, bool)
-    defects = frames.view.batch.column("defects")
+    defects = frames.batch.column("defects")
     listed = np.flatnonzero(lengths(defects))
     if len(listed):
         for row, names in zip(listed.tolist(), take(defects, listed).to_pylist(), strict=True):

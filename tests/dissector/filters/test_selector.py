@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from dissector.capture import expand
 from dissector.errors import UsageError
 from dissector.filters import parse
-from dissector.filters import selector as choice_module
-from dissector.filters.selector import ConnectionNumbers, FrameSelector
+from dissector.filters import selector as selector_module
+from dissector.filters.selector import FrameSelector
+from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA
 from dissector.options import ReadOptions
@@ -69,11 +70,11 @@ def split(cuts: list[int]) -> list[pa.RecordBatch]:
     return [whole.slice(low, high - low) for low, high in itertools.pairwise(bounds)]
 
 
-def chosen(choice: FrameSelector, batches: list[pa.RecordBatch]) -> list[int]:
+def chosen(selector: FrameSelector, batches: list[pa.RecordBatch]) -> list[int]:
     found: list[int] = []
     start = 0
     for batch in batches:
-        found += (choice.indexes(batch) + start).tolist()
+        found += (selector.indexes(batch) + start).tolist()
         start += batch.num_rows
     return found
 
@@ -110,9 +111,9 @@ def test_a_connection_by_number_and_by_id(data: st.DataObject, cuts: list[int]) 
     wanted = ids()[number - 1]
     expected = [index for index, row in enumerate(rows()) if row["connection"] == wanted]
     for name in (str(number), wanted, wanted.upper()):
-        choice = FrameSelector(None, name, None)
-        assert chosen(choice, split(cuts)) == expected
-        assert choice.astray is None
+        selector = FrameSelector(None, name, None)
+        assert chosen(selector, split(cuts)) == expected
+        assert selector.unknown_connection is None
 
 
 @given(CUTS)
@@ -120,8 +121,8 @@ def test_everything_at_once(cuts: list[int]) -> None:
     refused = [index for index in by_vbucket(1) if rows()[index]["opcode"] == 0x53 and rows()[index]["status"]]
     wanted = rows()[refused[0]]["connection"]
     expected = [index for index in refused if rows()[index]["connection"] == wanted]
-    choice = FrameSelector(parse("opcode == stream_request and status != success"), str(ids().index(wanted) + 1), 1)
-    assert chosen(choice, split(cuts)) == expected
+    selector = FrameSelector(parse("opcode == stream_request and status != success"), str(ids().index(wanted) + 1), 1)
+    assert chosen(selector, split(cuts)) == expected
 
 
 @given(CUTS)
@@ -141,16 +142,16 @@ def test_what_is_neither_a_number_nor_an_id(follow: str) -> None:
 
 @pytest.mark.parametrize("follow", ["0", "4711", "0" * 16, "9" * 15])
 def test_a_connection_that_never_comes_up_is_said(follow: str) -> None:
-    choice = FrameSelector(None, follow, None)
-    assert chosen(choice, split([5])) == []
-    assert choice.astray == f"--follow {follow}: no such connection (connections are 1 to {len(ids())})"
+    selector = FrameSelector(None, follow, None)
+    assert chosen(selector, split([5])) == []
+    assert selector.unknown_connection == f"--follow {follow}: no such connection (connections are 1 to {len(ids())})"
 
 
 def test_narrow_is_what_may_leave_frames_out() -> None:
-    assert not FrameSelector(None, None, None).narrow
-    assert FrameSelector(None, None, 0).narrow
-    assert FrameSelector(None, "1", None).narrow
-    assert FrameSelector(parse("frame"), None, None).narrow
+    assert not FrameSelector(None, None, None).is_selective
+    assert FrameSelector(None, None, 0).is_selective
+    assert FrameSelector(None, "1", None).is_selective
+    assert FrameSelector(parse("frame"), None, None).is_selective
     assert chosen(FrameSelector(None, None, None), split([])) == list(range(frames().num_rows))
 
 
@@ -159,7 +160,7 @@ def test_requests_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) ->
         common = {"time_ns": 0, "connection": "c", "opcode": 0x53, "opaque": opaque}
         return {**common, "response": response, "direction": int(response), "vbucket": None if response else 7}
 
-    monkeypatch.setattr(choice_module, "_MAX_WAITING", 2)
+    monkeypatch.setattr(selector_module, "_MAX_PENDING", 2)
     requests = [row(opaque, response=False) for opaque in (1, 2, 3)]
     answers = [row(opaque, response=True) for opaque in (1, 2, 3)]
     batch = pa.RecordBatch.from_pylist([*requests, *answers], SCHEMA)

@@ -18,7 +18,7 @@ SIZE_KB = (ROOT / CAPTURE).stat().st_size / 1000  #: as rich counts
 #: The command, with another idea of what is long.
 COMMAND = """
 import sys
-from dissector import progress
+from dissector.terminal import progress
 from uprscope.cli import main
 if sys.argv[1] != "unchanged":
     progress.SMALLEST = int(sys.argv[1])
