@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from analysis.context import Table
     from analysis.rules.model import Check, Rule, Severity
+    from dissector.array_types import Mask
 
-    Mask = NDArray[np.bool_]
 
 _MOST = 8  #: where at most one row in so many is left out, the others are looked at in place
 #: Findings of one rule that are kept; more are counted only.

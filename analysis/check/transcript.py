@@ -20,14 +20,12 @@ from dissector.frames.reader import FrameReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from analysis.check.findings import Finding
+    from dissector.array_types import Longs
     from dissector.capture import Input
     from dissector.options import ReadOptions
 
     Row = dict[str, Any]
-    Longs = NDArray[np.int64]
 
 COLUMNS = frozenset(("frame", "time_ns", "connection"))  #: what a row must have to be gathered
 NEIGHBOURS = 2  #: frames of the same connection that are shown before and after a guilty one

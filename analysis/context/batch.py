@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dissector.array_types import Longs, Mask
     from dissector.frames.connection_numbers import AppearanceOrder, ConnectionNumbers
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 #: Columns of frames that the context reads.
 COLUMNS = frozenset(

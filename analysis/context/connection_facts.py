@@ -12,11 +12,9 @@ from dissector.spec import enums, fingerprints
 from dissector.spec.model import Release
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from analysis.context.batch import ContextBatch
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 #: By fact, what it is before anything is known.
 FACTS = {"opened": 0, "producer": -1, "agreed": 0, "window": -1, "since": 0}

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from analysis.context.batch import ContextBatch
     from analysis.context.progress import DirectionProgress
+    from dissector.array_types import Longs, Mask
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 #: Defects by number, from 1: what the columns of defects hold.
 NUMBER = {spec.id: number for number, spec in enumerate(DEFECTS, 1)}

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dissector.array_types import Longs, Mask
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _SEARCH = 8  #: a search costs as much as a running maximum over so many rows
 

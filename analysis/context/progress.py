@@ -13,11 +13,9 @@ import numpy as np
 from analysis.context.lookback import filled, sorted_by
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from analysis.context.batch import ContextBatch
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 #: By column, what it is before anything is known; two rows per connection.
 _DIRECTIONS = {"gap": 0, "heard": -1, "time_ns": 0, "acked": -1}

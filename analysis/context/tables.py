@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from analysis.context.frame_refs import Ref
     from analysis.context.schema import TableSchema
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 _PLACE = ("connection", "vbucket", "stream_id")  #: where a row stands
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    Longs = NDArray[np.int64]
+    from dissector.array_types import Longs
+
 
 #: Columns that every plot needs.
 COLUMNS = frozenset(

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.plots.batch import PlotBatch
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 SHOWN = 6  #: connections that are drawn
 _STALLS = 256  #: kept for each connection, the longest

@@ -11,11 +11,10 @@ from analysis.plots.time_bins import SUM, TimeBins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from analysis.plots.batch import PlotBatch
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 _NAMED = 40  #: with up to so many vbuckets, every row has its label
 _TICKS = 12

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from analysis.context import Table
     from analysis.plots.batch import PlotBatch
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 SHOWN = 7
 _PER_DECADE = 24

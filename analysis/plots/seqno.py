@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from analysis.check.findings import Finding
     from analysis.plots.batch import PlotBatch
 
-    Longs = NDArray[np.int64]
 
 FEW = 12  #: up to so many streams, each has its own colour, and its snapshots are drawn
 _CONNECTION, _VBUCKET = 32, 16  #: bits to the right of them in a key

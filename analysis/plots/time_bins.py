@@ -14,9 +14,8 @@ import numpy as np
 from dissector.frames.batch import distinct
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 NONE = np.iinfo(np.int64).min  #: an empty bin
 BINS = 1024  #: at most, with few lanes

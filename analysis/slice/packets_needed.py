@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.check.findings import Finding
+    from dissector.array_types import Longs
     from dissector.capture import Input
     from dissector.options import ReadOptions
 
-    Longs = NDArray[np.int64]
 
 #: Messages without which the rest of a connection can't be read.
 _STREAM = (kinds.STREAM_REQUEST, kinds.ADD_STREAM)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dissector.array_types import Mask
     from dissector.filters import Filter
 
-    Mask = NDArray[np.bool_]
 
 #: Requests that may still be answered; beyond this many the oldest are forgotten.
 _MAX_PENDING = 1 << 16

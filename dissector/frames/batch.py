@@ -16,10 +16,8 @@ from dissector.spec.model import Dialect
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from dissector.array_types import Longs, Mask
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 NOTHING = -1  #: in place of null
 #: Numberings of opcodes: the prototype and the draft have their own, all other dialects share one.

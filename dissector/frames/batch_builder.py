@@ -26,15 +26,12 @@ from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from dissector.array_types import Longs, Mask
     from dissector.frames.decode_plans import Plan
     from dissector.frames.row import Row
     from dissector.options import ReadOptions
     from dissector.tcp.connections import Connection
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _HEADER = np.dtype(
     {

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
-    Longs = NDArray[np.int64]
+    from dissector.array_types import Longs
 
 
 class AppearanceOrder:

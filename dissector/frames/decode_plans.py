@@ -30,10 +30,9 @@ from dissector.spec.model import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dissector.array_types import Longs, Mask
     from dissector.spec.model import Field, Message, Shape
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 HEADER_SIZE = registry.HEADER_SIZE
 #: Header, extras and fixed values: the longest is the snapshot marker V2.2.

@@ -13,7 +13,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Longs = NDArray[np.int64]
+    from dissector.array_types import Longs
+
 
 _MASK = (1 << 64) - 1
 _WORD = 8

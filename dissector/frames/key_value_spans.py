@@ -17,10 +17,9 @@ from dissector.frames.key_hash import hash_keys
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dissector.array_types import Longs, Mask
     from dissector.tcp.frame_table import FrameTable
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _digest = xxhash.xxh3_64_digest
 _MAX_LEB128 = 5  #: bytes of a collection id

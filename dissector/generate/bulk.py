@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from dissector.array_types import Longs
     from dissector.generate.scenario import Size
     from dissector.generate.session import Stream
 
-    Numbers = npt.NDArray[np.int64]
 
 NAME = "bulk"
 TITLE = "as many mutations as you like, on busy vbuckets of several connections; made fast"
@@ -80,7 +80,7 @@ _EXTRAS_BYTES = _FORM.itemsize - registry.HEADER_SIZE
 
 
 def mutation_heads(
-    vbucket: Numbers, opaque: Numbers, seqno: Numbers, key_bytes: Numbers, value_bytes: Numbers, cas: Numbers
+    vbucket: Longs, opaque: Longs, seqno: Longs, key_bytes: Longs, value_bytes: Longs, cas: Longs
 ) -> npt.NDArray[np.void]:
     """Return headers and extras of mutations; keys and values go after each."""
     heads = np.zeros(len(seqno), _FORM)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from dissector.array_types import Longs
     from dissector.generate.packets import Packed
 
-    Numbers = npt.NDArray[np.int64]
 
 FORMS = ("pcap", "pcapng")
 SNAPLEN = 262_144  #: what recorders ask for when they want everything
@@ -109,7 +109,7 @@ def _digits(medium: Medium, interface: int) -> int:
     return 9 if medium.nanoseconds or interface else 6
 
 
-def records(medium: Medium, packed: Packed, times_ns: Numbers) -> list[bytes]:
+def records(medium: Medium, packed: Packed, times_ns: Longs) -> list[bytes]:
     """Return what is written for each packet."""
     lengths = np.fromiter(map(len, packed.packets), np.int64, len(packed.packets))
     packets: Sequence[bytes] = packed.packets

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from dissector.array_types import Longs
     from dissector.generate.segments import MadeSegment
 
-    Numbers = npt.NDArray[np.int64]
     Heads = npt.NDArray[np.void]
 
 IPV4, IPV6 = 4, 6
@@ -131,8 +131,8 @@ class Packed(NamedTuple):
     """Packets, and where they were recorded."""
 
     packets: list[bytes]
-    interfaces: Numbers
-    head_bytes: Numbers  #: in front of the TCP payload
+    interfaces: Longs
+    head_bytes: Longs  #: in front of the TCP payload
 
 
 class Packer:
@@ -215,7 +215,7 @@ def _template(link: str, version: int, interface: int, flows: Sequence[tuple[End
     return heads
 
 
-def _complete(heads: Heads, version: int, lengths: Numbers, sums: Numbers, number: Numbers) -> None:
+def _complete(heads: Heads, version: int, lengths: Longs, sums: Longs, number: Longs) -> None:
     """Fill in lengths and checksums."""
     total = lengths + _TCP_BYTES
     rows = heads.view(np.uint8).reshape(len(heads), heads.dtype.itemsize)
@@ -229,20 +229,20 @@ def _complete(heads: Heads, version: int, lengths: Numbers, sums: Numbers, numbe
     heads["tcp_checksum"] = _folded(_words(rows[:, addresses:]) + total + _TCP_PROTOCOL + sums) ^ 0xFFFF
 
 
-def _words(rows: npt.NDArray[np.uint8]) -> Numbers:
+def _words(rows: npt.NDArray[np.uint8]) -> Longs:
     """Add up the 16-bit words of each row."""
-    total: Numbers = np.ascontiguousarray(rows).view(">u2").sum(axis=1, dtype=np.int64)
+    total: Longs = np.ascontiguousarray(rows).view(">u2").sum(axis=1, dtype=np.int64)
     return total
 
 
-def _folded(total: Numbers) -> Numbers:
+def _folded(total: Longs) -> Longs:
     """Make sums of 16-bit words ones'-complement sums."""
     for _ in range(3):
         total = (total & 0xFFFF) + (total >> 16)
     return total
 
 
-def _sums(payloads: Sequence[bytes]) -> Numbers:
+def _sums(payloads: Sequence[bytes]) -> Longs:
     """Return the ones'-complement sum of each payload."""
     padded = [data + bytes(-len(data) % 4 or (0 if data else 4)) for data in payloads]
     sizes = np.fromiter(map(len, padded), np.int64, len(padded)) // 4

@@ -23,14 +23,12 @@ from dissector.generate.segments import deliver
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from dissector.array_types import Longs
     from dissector.generate.conversation import Conversation
     from dissector.generate.packets import Ends
     from dissector.generate.scenario import Size
     from dissector.generate.segments import MadeSegment, Sent
 
-    Numbers = npt.NDArray[np.int64]
 
 #: When captures begin: November 2023, after every CAS that scenarios use.
 EPOCH_NS = 1_700_000_000 * 10**9
@@ -62,7 +60,7 @@ class Recorder:
         self.files = Files(self.medium, self.opener)
         self._packer = Packer(self.ends, self.medium.links)
 
-    def record(self, segments: Sequence[MadeSegment]) -> list[Numbers]:
+    def record(self, segments: Sequence[MadeSegment]) -> list[Longs]:
         """Write segments in this order; return the sizes of the headers in front of their payloads."""
         heads = []
         for start in range(0, len(segments), _AT_ONCE):

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 NEVER = -1  #: no such message yet
 _UNKNOWN_REASON = -2  #: it ended, and the reason was lost

@@ -47,7 +47,7 @@ from dissector.summary.stream_totals import StreamTotals
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dissector.frames.batch import Longs
+    from dissector.array_types import Longs
     from dissector.frames.stream_key import Numbers
     from dissector.summary.connections import ConnectionSummary
 

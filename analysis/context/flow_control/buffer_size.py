@@ -15,7 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Longs = NDArray[np.int64]
+    from dissector.array_types import Longs
+
 
 BUFFER_SIZE_KEY = b"connection_buffer_size"
 NO_WINDOW = -1

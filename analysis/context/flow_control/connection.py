@@ -34,7 +34,8 @@ from analysis.context.flow_control.rows import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Longs = NDArray[np.int64]
+    from dissector.array_types import Longs
+
 
 KEEP = 1 << 17  #: rows of one connection that may be kept; above that its sums are given up
 

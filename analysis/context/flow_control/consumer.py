@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from analysis.context.flow_control.buffer_size import BufferSizes
     from analysis.context.flow_control.rows import RowBuffer
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 LATE_NS = 10 * SECOND_NS  #: an ack that comes later than this is late (FLC-09)
 _ENOUGH = 3  #: messages of a kind that a miscount must show in (FLC-05)

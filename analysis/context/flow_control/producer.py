@@ -20,12 +20,10 @@ from analysis.context.flow_control.buffer_size import NO_WINDOW
 from analysis.context.flow_control.rows import ACKED, CODE, END, NONE, ORDINAL, SIZE, TIME, UPR, WIDTH
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from analysis.context.flow_control.buffer_size import SizeChange
     from analysis.context.flow_control.rows import RowBuffer
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 SECOND_NS = 10**9
 QUIET_NS = 10 * SECOND_NS  #: a producer that sends nothing for so long is idle (FLC-04)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.batch import ContextBatch
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 #: Lines of a matrix.
 END, ACKED, TIME, SIZE, CODE, START, ORDINAL, FRAME, FIRST, LAST, CAPTURE = range(11)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from analysis.context.batch import ContextBatch
     from analysis.context.tables import Table
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 _ROWS_AT_ONCE = 1 << 15, 1 << 18  #: rows that are handed over together: at least and at most
 _ROWS_PER_CONNECTION = 256  #: between these, so many for each connection

@@ -29,16 +29,13 @@ from dissector.spec import enums
 from dissector.summary.stream_summary import requested_stream_id
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from analysis.context.batch import ContextBatch
     from analysis.context.frame_refs import Ref
     from analysis.context.progress import DirectionProgress
     from analysis.context.requests.state import ConnectionState
     from analysis.context.requests.tracker import RequestTracker
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 COLUMNS = (
     *("direction", "response", "opcode", "status", "vbucket", "stream_id", "opaque", "end_offset", "acked_offset"),

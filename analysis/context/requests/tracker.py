@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from analysis.context.progress import DirectionProgress
     from analysis.context.requests.state import PendingClose, PendingRequest, UnmatchedResponse
     from analysis.context.streams.instances import Instances
+    from dissector.array_types import Longs
 
-    Longs = NDArray[np.int64]
 
 PATIENCE_NS = 60 * 10**9  #: the longest that an answer may take
 LINGER_NS = 10 * 10**9  #: the longest that a stream end may take which has nothing to wait for

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.streams.key_versions import KeyVersions
-    from analysis.context.streams.rows import Column, LongColumn, Longs, Mask, Rows, StreamRows
+    from analysis.context.streams.rows import Column, LongColumn, Rows, StreamRows
     from analysis.context.streams.snapshots import Snapshots
+    from dissector.array_types import Longs, Mask
 
 #: A CAS of at least this (2010) is a hybrid clock: nanoseconds since 1970. Older servers counted from their start.
 CLOCK = 1_262_304_000 * 10**9

@@ -19,16 +19,13 @@ from dissector.frames.batch import distinct
 from dissector.frames.stream_key import connection_of, stream_key
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from analysis.context.batch import ContextBatch
     from analysis.context.progress import DirectionProgress
     from analysis.context.requests.stream_lifecycle import BatchChanges
     from analysis.context.requests.tracker import RequestTracker
     from analysis.context.streams.instances import Instances
+    from dissector.array_types import Longs, Mask
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _SYNCS = 1 << 16  #: prepares and completions that are remembered
 _SHORT_CODES = 1 << 16  #: numbers below are sorted as 16-bit integers, by radix: several times as fast

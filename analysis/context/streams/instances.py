@@ -15,7 +15,8 @@ from analysis.context.frame_refs import NO_REF, REF
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Longs = NDArray[np.int64]
+    from dissector.array_types import Longs
+
 
 UNKNOWN = -1
 #: What each column of numbers is before anything is known.

@@ -15,8 +15,8 @@ from analysis.context.lookback import sorted_by
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from dissector.array_types import Longs, Mask
+
 
 PLACES = 1 << 20
 #: What is kept of a key's last message.

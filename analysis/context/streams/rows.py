@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from analysis.context.batch import ContextBatch
     from analysis.context.lookback import RowGroups
     from analysis.context.streams.instances import Instances
+    from dissector.array_types import Longs, Mask
 
-    Longs = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
     Rows = Longs | None  #: None: all
     Column = Callable[[Rows], NDArray[Any]]  #: makes a column for some rows
     LongColumn = Callable[[Rows], Longs]

@@ -16,7 +16,8 @@ from dissector.spec import enums
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
-    from analysis.context.streams.rows import Column, LongColumn, Longs, Mask, RefColumn, Rows, StreamRows
+    from analysis.context.streams.rows import Column, LongColumn, RefColumn, Rows, StreamRows
+    from dissector.array_types import Longs, Mask
 
 DENSE_SPAN = 20  #: snapshots of fewer seqnos say nothing about density (SEQ-12)
 _MARKER = (

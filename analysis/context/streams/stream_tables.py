@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from analysis.context.progress import DirectionProgress
     from analysis.context.requests.stream_lifecycle import BatchChanges
     from analysis.context.streams.index import StreamIndex
-    from analysis.context.streams.rows import Column, Longs, Mask, Rows, StreamRows
+    from analysis.context.streams.rows import Column, Rows, StreamRows
+    from dissector.array_types import Longs, Mask
 
 #: Columns of the frames that go into the table as they are; seqnos and the like are -1 where there are none.
 _OF_FRAMES = (
