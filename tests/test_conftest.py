@@ -213,8 +213,8 @@ def checkout(tmp_path: Path, repo_root: Path) -> Path:
     """The make file and what it depends on, with a stand-in Python; the path has a space in it."""
     top = tmp_path / "my checkout"
     script(top / "python", PYTHON)
-    for name in ENSURE:
-        script(top / "tests" / name, f"#!/bin/sh\necho {name} >> calls\n")
+    for name in ("ensure-tshark", "ensure-chromium"):
+        script(top / "tests" / "support" / name, f"#!/bin/sh\necho {name} >> calls\n")
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(repo_root / name, top)
     return top

@@ -69,7 +69,17 @@ def test_what_is_in_it(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"analysis", "dissector", "uprscope"}
     lua = {f"dissector/codegen/lua_src/{path.name}" for path in (ROOT / "lua" / "src").glob("*.lua")}
     typed = {f"{package}/py.typed" for package in ("analysis", "dissector", "uprscope")}
-    assert lua | typed | {"uprscope/__init__.py", "uprscope/cli/check.py", "analysis/report/page.css"} <= names
+    assert (
+        lua
+        | typed
+        | {
+            "uprscope/__init__.py",
+            "uprscope/cli/check.py",
+            "analysis/report/templates/page.css",
+            "analysis/report/templates/page.html.j2",
+        }
+        <= names
+    )
     tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     for name in tracked.stdout.split():
         if name.startswith(("analysis/", "dissector/", "uprscope/")) and (ROOT / name).exists():
