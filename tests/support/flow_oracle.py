@@ -177,7 +177,7 @@ def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Re
                 guilty = acks[known - 1] if known else last
                 pauses.append(IdlePoint(least, window, quiet, guilty["start_offset"] if guilty else -1))
             early = row["dialect"] == UPR
-            largest = max(largest, size) if early else largest
+            largest = max(largest, size)  # whether or not a frame before it had shown the dialect
             full = window + (largest if early else 0) + slack
             found.sent[row["start_offset"]] = (least, unacked, window, full, doubt)
             least += 0 if early and heard_something else size

@@ -103,7 +103,7 @@ class ProducerFlow:
     last_message: Longs = field(default_factory=lambda: NONE)  #: that counts
     last_ack: Longs = field(default_factory=lambda: NONE)
     idle: IdlePoint | None = None  #: the first one whose bytes are not acked yet
-    _largest_message: int = 0
+    _largest_message: int = 0  #: bytes of the largest message that was sent under a window
     _freed_ns: int = 0  #: when bytes were last acked, or the window changed
     _changed_ns: int = 0
     _latest_ns: int = 0  #: of all messages
@@ -182,8 +182,9 @@ class ProducerFlow:
         if (messages[CODE, -1] | messages[CODE, 0]) & UPR:
             # FLC-02: UPR servers send one message more than fits.
             largest = np.maximum(np.maximum.accumulate(size), self._largest_message)
-            self._largest_message = int(largest[-1])
             full = full + np.where(messages[CODE] & UPR, largest, 0)
+        # A lost packet may hide for a while that the server speaks UPR: its messages until then count as well.
+        self._largest_message = max(self._largest_message, int(size.max()))
         if self._delay_until_ns >= 0 or lenient.excess:
             full = full + self._read_delay_allowance(messages, acks, known, first, lenient, size)
         root: Longs | int = 0
