@@ -15,6 +15,7 @@ from analysis.check.selection import EVERYTHING, Selection
 from analysis.rules import RULE_BY_ID
 from analysis.rules.model import REASONS, Severity
 from dissector.display.listing import Listing
+from dissector.terminal.alignment import GUTTER, pad
 from dissector.terminal.style import safe_text
 from dissector.terminal.text_page import TIE
 
@@ -135,15 +136,15 @@ class CheckSummary:
         widths = {at: max(len(_HEADINGS[at]), *(len(row[at]) for row in rows)) for at in used}
         start = sum(width + 2 for width in widths.values())
         beside = terminal.width - start >= _LEAST_TITLE
-        heading = "  ".join(_aligned(at, _HEADINGS[at], widths[at]) for at in used)
+        heading = GUTTER.join(pad(_HEADINGS[at], widths[at], right=at in _NUMBERS) for at in used)
         yield terminal.heading(f"{heading}  what must hold" if beside else heading.rstrip())
         for row in rows:
-            cells = [_aligned(at, row[at], widths[at]) for at in used]
+            cells = [pad(row[at], widths[at], right=at in _NUMBERS) for at in used]
             if row[2] == "violated":
                 cells[1] = _styled(terminal, Severity(row[1]), cells[1])
             indent = " " * (start if beside else 4)
             first, *rest = terminal.wrap(self._rules[row[0]].title, indent) or [""]
-            line = "  ".join(cells)
+            line = GUTTER.join(cells)
             if beside:
                 yield f"{line}  {first.strip()}".rstrip()
             else:
@@ -161,10 +162,6 @@ def _verdict(tally: Tally) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _aligned(at: int, text: str, width: int) -> str:
-    return text.rjust(width) if at in _NUMBERS else text.ljust(width)
 
 
 def _styled(terminal: Terminal, severity: Severity, text: str) -> str:

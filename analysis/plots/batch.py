@@ -8,6 +8,7 @@ import numpy as np
 
 from analysis.context.kinds import CONTROL, OPEN
 from dissector.frames.batch import DRAFT, FrameBatch
+from dissector.frames.connection_numbers import AppearanceOrder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,62 +43,51 @@ class ConnectionNames:
     def __init__(self) -> None:
         self.connections: list[ConnectionName] = []
         self.dcp_names: dict[int, str] = {}  #: by number, as the open request has it
-        self._numbers: dict[str, int] = {}
+        self._order = AppearanceOrder()
 
     @property
     def ids(self) -> list[str]:
         """Return the ids of all connections, in the order of their numbers."""
-        return [connection.id for connection in self.connections]
+        return self._order.names
 
     def number(self, name: str) -> int | None:
         """Return the number of the connection with this id."""
-        return self._numbers.get(name)
+        found = self._order.numbers.get(name)
+        return None if found is None else found - 1
 
     def label(self, number: int) -> str:
         """Return a connection's label: its number in listings, and its DCP name or else its client's address."""
         connection = self.connections[number]
         return f"{connection.number} {self.dcp_names.get(number, connection.client)}"
 
-    def numbers_of(self, frame_batch: FrameBatch) -> Longs:
+    def numbers_of(self, frames: FrameBatch) -> Longs:
         """Return the connection number of each row, and number connections that are new."""
-        found = []
-        for code, name in enumerate(frame_batch.ids):
-            if name not in self._numbers:
-                self._add(name, frame_batch, int(np.argmax(frame_batch.code == code)))
-            found.append(self._numbers[name])
-        return np.array(found, np.int64)[frame_batch.code]
+        found = self._order.indexes(frames.ids)
+        for code in np.flatnonzero(found >= len(self.connections)).tolist():
+            self._add(frames, int(np.argmax(frames.code == code)))
+        return found[frames.code]
 
-    def _add(self, name: str, frame_batch: FrameBatch, row: int) -> None:
+    def _add(self, frames: FrameBatch, row: int) -> None:
         source, target = (
-            f"{frame_batch.batch.column(address)[row].as_py()}:{frame_batch.batch.column(port)[row].as_py()}"
+            f"{frames.batch.column(address)[row].as_py()}:{frames.batch.column(port)[row].as_py()}"
             for address, port in (("src", "sport"), ("dst", "dport"))
         )
-        if frame_batch.direction[row]:
+        if frames.direction[row]:
             source, target = target, source
-        self._numbers[name] = len(self.connections)
-        self.connections.append(ConnectionName(name, len(self.connections) + 1, source, target))
+        number = len(self.connections)
+        self.connections.append(ConnectionName(self.ids[number], number + 1, source, target))
 
 
-class PlotBatch:
+class PlotBatch(FrameBatch):
     """One batch, with the connection numbers of the run."""
 
     def __init__(self, batch: pa.RecordBatch, names: ConnectionNames) -> None:
-        self.frame_batch = FrameBatch(batch)
+        super().__init__(batch)
         self.names = names
-        self.size = batch.num_rows
-        self.connection = names.numbers_of(self.frame_batch)
-        self.time_ns = self.frame_batch.numbers("time_ns")
-        self.opcode, self.response, self.direction = (
-            self.frame_batch.opcode,
-            self.frame_batch.response,
-            self.frame_batch.direction,
-        )
-        self.draft = self.frame_batch.numbering == DRAFT
+        self.connection = names.numbers_of(self)
+        self.time_ns = self.numbers("time_ns")
+        self.draft = self.numbering == DRAFT
         self._note_names()
-
-    def numbers(self, name: str) -> Longs:
-        """Return a column of numbers; -1 stands for null."""
-        return self.frame_batch.numbers(name)
 
     def requests(self, opcode: int) -> NDArray[np.bool_]:
         """Return a mask of the requests with this opcode, in all dialects but the draft."""
@@ -108,7 +98,7 @@ class PlotBatch:
         """Return the rows of control requests with this key and the number each sets; other values are left out."""
         rows = np.flatnonzero(self.requests(CONTROL))
         found = []
-        for at, row in zip(rows.tolist(), self.frame_batch.rows(rows, ("key", "text")), strict=True):
+        for at, row in zip(rows.tolist(), self.rows(rows, ("key", "text")), strict=True):
             text = row["text"] or ""
             if row["key"] == key and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
                 found.append((at, int(text)))
@@ -116,7 +106,7 @@ class PlotBatch:
 
     def _note_names(self) -> None:
         rows = np.flatnonzero(self.requests(OPEN))
-        for at, row in zip(rows.tolist(), self.frame_batch.rows(rows, ("key",)), strict=True):
+        for at, row in zip(rows.tolist(), self.rows(rows, ("key",)), strict=True):
             if row["key"]:
                 name = row["key"].decode("utf-8", "surrogateescape")  # labels escape it
                 self.names.dcp_names.setdefault(int(self.connection[at]), name)

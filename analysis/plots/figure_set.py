@@ -113,7 +113,7 @@ class FigureSet:
         if timed:
             since = whole.time_ns - self.start_ns
             mask &= (since >= self._from_ns) & (since <= self._until_ns)
-        return PlotBatch(whole.frame_batch.batch.filter(pa.array(mask)), self.names)
+        return PlotBatch(whole.batch.filter(pa.array(mask)), self.names)
 
 
 def connection_id(names: ConnectionNames, connection: str | None) -> str | None:

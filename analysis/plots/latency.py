@@ -46,7 +46,7 @@ class Latencies:
 
     def fold(self, frames: PlotBatch) -> None:
         """Add a batch of frames."""
-        self._take(self._frame_context.fold(frames.frame_batch.batch))
+        self._take(self._frame_context.fold(frames.batch))
 
     def finish(self) -> None:
         """Count the requests that stay without a response."""

@@ -34,11 +34,11 @@ class Rates:
 
     def fold(self, frames: PlotBatch) -> None:
         """Add a batch of frames."""
-        key = frames.opcode | frames.response.astype(np.int64) << 8 | frames.frame_batch.numbering << 9
+        key = frames.opcode | frames.response.astype(np.int64) << 8 | frames.numbering << 9
         for code in distinct(key)[0]:
             if code not in self.names:
                 row = int(np.argmax(key == code))
-                name = label_text(frames.frame_batch.batch.column("name")[row].as_py() or f"0x{code & 0xFF:02x}")
+                name = label_text(frames.batch.column("name")[row].as_py() or f"0x{code & 0xFF:02x}")
                 self.names[code] = f"{name} reply" if frames.response[row] and not frames.draft[row] else name
         lanes, bins, kept = self.bins.place(key, frames.time_ns)
         self.bins.put("frames", lanes, bins, 1)
