@@ -43,7 +43,7 @@ OBSERVATION = (
 
 _DOCUMENTS = ("mutation", "deletion", "expiration", "commit", "prepare", "abort")
 _NO_VALUE = sum(flag.value for flag in enums.OPEN_FLAGS.members if flag.name.startswith("no_value"))
-_SNAPPY, _XATTR = 0x02, 0x04
+_SNAPPY, _XATTR = map(enums.DATATYPES.bit, ("snappy", "xattr"))
 
 # A log holds for the messages of its stream: same opaque, from the granted request to the next one. An opaque that
 # several vbuckets share names no stream, and is left out before it is joined with all of their messages.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from dissector.spec.model import Field, Layout, Message, Shape
 
-_ESCAPE = headers.FRAME_INFO_ESCAPE
-
 
 def encode(
     message: Message,
@@ -85,8 +83,10 @@ def pack_fields(declared: tuple[Field, ...], numbers: Mapping[str, int]) -> byte
 
 def pack_frame_info(number: int, data: bytes) -> bytes:
     """Write one object of the framing extras; ids and sizes from 15 on take a byte of their own."""
-    head = min(number, _ESCAPE) << headers.FRAME_INFO_ID_SHIFT | min(len(data), _ESCAPE)
-    more = [rest - _ESCAPE for rest in (number, len(data)) if rest >= _ESCAPE]
+    head = min(number, headers.FRAME_INFO_ESCAPE) << headers.FRAME_INFO_ID_SHIFT | min(
+        len(data), headers.FRAME_INFO_ESCAPE
+    )
+    more = [rest - headers.FRAME_INFO_ESCAPE for rest in (number, len(data)) if rest >= headers.FRAME_INFO_ESCAPE]
     return bytes([head, *more]) + data
 
 

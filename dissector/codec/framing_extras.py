@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from dissector.codec.message import FieldValue, FrameInfoValue
 from dissector.codec.values import check_names, read_fields
-from dissector.spec import registry
+from dissector.spec import headers, registry
 
 if TYPE_CHECKING:
     from dissector.codec.values import DefectSink
     from dissector.spec.model import MessageType
-
-_ESCAPE = 0x0F
 
 
 def read_frame_infos(
@@ -26,12 +24,12 @@ def read_frame_infos(
     position = 0
     while position < len(block):
         start = position
-        number, size = block[position] >> 4, block[position] & _ESCAPE
+        number, size = block[position] >> 4, block[position] & headers.FRAME_INFO_ESCAPE
         position += 1
-        if number == _ESCAPE and position < len(block):
+        if number == headers.FRAME_INFO_ESCAPE and position < len(block):
             number += block[position]
             position += 1
-        if size == _ESCAPE and position < len(block):
+        if size == headers.FRAME_INFO_ESCAPE and position < len(block):
             size += block[position]
             position += 1
         data = block[position : position + size]

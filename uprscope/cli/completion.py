@@ -113,7 +113,7 @@ def things() -> list[str]:
     names = [word for words in catalogue.WORDS.values() for word in words[:2]]
     for thing in catalogue.things():
         names += [thing.name, *thing.aliases]
-    names += _rule_names()
+    names += rule_names()
     return [name for name in dict.fromkeys(names) if _PLAIN.match(name)]
 
 
@@ -123,14 +123,15 @@ def _columns() -> Iterable[str]:
     return SCHEMA.names  # type: ignore[no-any-return]
 
 
-def _rule_names() -> list[str]:
+def rule_names() -> list[str]:
+    """Return the words that stand for rules: their ids, their groups, and ``rules`` for all."""
     from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
 
     return rule_help.names()
 
 
 def _rules() -> Iterable[str]:
-    return [name for name in _rule_names() if name != "rules"]
+    return [name for name in rule_names() if name != "rules"]
 
 
 def _scenarios() -> Iterable[str]:
