@@ -69,7 +69,7 @@ ACKS = table(
 )
 IDLE_PRODUCERS = table(
     "idle_producers",
-    "every producer's last rest, or the first one at which much was left that was never given back",
+    "every producer's last idle time, or the first one at which much was left that was never given back",
     (
         _window(_PRODUCER),
         Column("leftover", "bytes that are never given back", _CONSUMER),

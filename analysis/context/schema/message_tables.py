@@ -43,7 +43,7 @@ def _defects() -> tuple[Column, ...]:
 
 MESSAGES = table(
     "messages",
-    "every message of UPR, with its flaws",
+    "every message of UPR, with its defects",
     (
         *(frame_column(name) for name in ("datatype", "extras_length", "key_length", "value_length")),
         *(frame_column(name) for name in ("framing_length", "body_length", "nmeta", "missing", "subtype")),
