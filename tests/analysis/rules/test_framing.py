@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +10,7 @@ import pytest
 from analysis.rules import RULES, Severity
 from analysis.rules.defect_checks import SENTENCES
 from dissector.generate.faults import FAULTS, fault
-from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import Fault
-from dissector.generate.scenarios import SCENARIOS
 from dissector.generate.segments import placed
 from dissector.spec.defects import DEFECTS
 from dissector.spec.model import Severity as Gravity
@@ -91,46 +88,6 @@ def _marked(batch: pa.RecordBatch, frame: int, defect: str) -> pa.RecordBatch:
     told = [[defect] if number == frame else old for number, old in zip(numbers, defects, strict=True)]
     at = batch.schema.get_field_index("defects")
     return batch.set_column(at, batch.schema.field(at), pa.array(told, batch.schema.field(at).type))
-
-
-@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
-def test_leaves_good_traffic_alone(name: str) -> None:
-    found = checking.findings_of(checking.clean(name), rules=MINE).findings
-    assert {(name, each.rule, each.severity) for each in found} <= INHERENT
-
-
-@pytest.mark.parametrize("name", sorted({excuse.scenario for rule in MINE for excuse in rule.excuses}))
-def test_excuses_are_scenarios(name: str) -> None:
-    assert name in {each.name for each in SCENARIOS}
-
-
-@pytest.mark.parametrize(
-    "troubles",
-    [
-        Impairments(mss=(40, 900), loss=0.1),
-        Impairments(mss=(40, 600), reorder=0.4, duplicate=0.2, retransmit=0.2, overlap=0.2),
-        Impairments(mss=(40, 600), reorder=0.3, loss=0.05),
-        Impairments(mss=(100, 900), skip_packets=21),
-        Impairments(skip_messages=7),
-        Impairments(only=0),
-        Impairments(only=1),
-    ],
-    ids=["loss", "disorder", "both", "late", "later", "client", "server"],
-)
-def test_troubles_are_no_violations(troubles: Impairments) -> None:
-    chance = random.Random(str(troubles))  # noqa: S311
-    for one in chance.sample(SCENARIOS, 12):
-        found = checking.findings_of(checking.clean(one.name, 2), troubles, seed=chance.randrange(99), rules=MINE)
-        assert {(one.name, each.rule, each.severity) for each in found.findings} <= INHERENT, one.name
-
-
-@pytest.mark.parametrize(("rule", "variant"), [("FRM-01", "stray"), ("FRM-02", "subtype"), ("FRM-06", "deletion")])
-def test_batches_do_not_matter(rule: str, variant: str) -> None:
-    capture = checking.captured(checking.broken(fault(rule, variant))[0])
-    batches = checking.batches_of(capture)
-    whole = checking.check(batches, MINE).summary
-    assert checking.check(checking.batches_of(capture, 4096), MINE).summary == whole
-    assert checking.check(checking.single_rows(batches), MINE).summary == whole
 
 
 @pytest.mark.shared

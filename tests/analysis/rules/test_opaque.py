@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
 
 from analysis.context.requests import state as talks_module
 from analysis.rules import RULES, Severity
-from dissector.generate.faults import FAULTS, fault
-from dissector.generate.impairments import Impairments
+from dissector.generate.faults import FAULTS
 from dissector.generate.scenario import Fault
-from dissector.generate.scenarios import SCENARIOS
 from tests.support import checking
 
 MINE = [rule for rule in RULES if rule.group == "OPQ"]
@@ -40,49 +37,6 @@ def test_finds_the_fault(one: Fault) -> None:
     rank = BY_ID[one.rule].severity.rank
     others = {each.rule for each in result.findings if each.severity.rank <= rank} - {one.rule}
     assert others <= set(one.implies)
-
-
-@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
-def test_leaves_good_traffic_alone(name: str) -> None:
-    found = checking.findings_of(checking.clean(name), rules=MINE).findings
-    assert {(name, each.rule, each.severity) for each in found} <= INHERENT
-
-
-@pytest.mark.parametrize("name", sorted({excuse.scenario for rule in MINE for excuse in rule.excuses}))
-def test_excuses_are_scenarios(name: str) -> None:
-    assert name in {each.name for each in SCENARIOS}
-
-
-@pytest.mark.parametrize(
-    "troubles",
-    [
-        Impairments(mss=(40, 900), loss=0.1),
-        Impairments(mss=(40, 600), reorder=0.4, duplicate=0.2, retransmit=0.2, overlap=0.2),
-        Impairments(mss=(40, 600), reorder=0.3, loss=0.05),
-        Impairments(mss=(100, 900), skip_packets=21),
-        Impairments(skip_messages=7),
-        Impairments(only=0),
-        Impairments(only=1),
-    ],
-    ids=["loss", "disorder", "both", "late", "later", "client", "server"],
-)
-def test_troubles_are_no_violations(troubles: Impairments) -> None:
-    chance = random.Random(f"opaque {troubles}")  # noqa: S311
-    always = [each for each in SCENARIOS if each.name in ("early-upr", "relay-close-in-flight", "close-in-flight")]
-    for one in (*always, *chance.sample(SCENARIOS, 10)):
-        found = checking.findings_of(checking.clean(one.name, 2), troubles, seed=chance.randrange(99), rules=MINE)
-        assert {(one.name, each.rule, each.severity) for each in found.findings} <= INHERENT, one.name
-
-
-@pytest.mark.parametrize(
-    ("rule", "variant"), [("OPQ-01", "twice"), ("OPQ-04", "end"), ("OPQ-09", "no-end"), ("OPQ-10", None)]
-)
-def test_batches_do_not_matter(rule: str, variant: str | None) -> None:
-    capture = checking.captured(checking.broken(fault(rule, variant))[0])
-    batches = checking.batches_of(capture)
-    whole = checking.check(batches, MINE).summary
-    assert checking.check(checking.batches_of(capture, 4096), MINE).summary == whole
-    assert checking.check(checking.single_rows(batches), MINE).summary == whole
 
 
 def test_too_much_to_remember_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
