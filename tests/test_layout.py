@@ -1,4 +1,4 @@
-"""The house's plan: folders are stages of the pipeline or layers, and imports only point to the left."""
+"""Folders are stages of the pipeline or layers, and imports only point to the left."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.paths import ROOT
 
-#: Every room, in the order of the pipeline. A room may import itself and the rooms of lines above its own; rooms of one
+#: Every layer, in the order of the pipeline. A layer may import itself and those of lines above its own; layers of one
 #: line do not know each other.
-ROOMS: tuple[tuple[str, ...], ...] = (
+LAYERS: tuple[tuple[str, ...], ...] = (
     ("dissector.errors", "dissector.array_types"),
     ("dissector.arrow",),
     ("dissector.terminal", "dissector.spec"),
@@ -35,7 +35,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("analysis.report", "analysis.codegen"),
     ("uprscope",),
 )
-RANK = {room: rank for rank, line in enumerate(ROOMS) for room in line}
+RANK = {layer: rank for rank, line in enumerate(LAYERS) for layer in line}
 PACKAGES = ("dissector", "analysis", "uprscope")
 
 
@@ -54,8 +54,8 @@ def tree(module: str) -> ast.Module:
     return ast.parse(modules()[module].read_text(encoding="utf-8"))
 
 
-def room_of(module: str) -> str | None:
-    """Return the room of a module; None for the packages themselves, which hold nothing but a version."""
+def layer_of(module: str) -> str | None:
+    """Return the layer of a module; None for the packages themselves, which hold nothing but a version."""
     names = module.split(".")
     return next((name for name in (".".join(names[:2]), names[0]) if name in RANK), None)
 
@@ -73,20 +73,20 @@ def imported(module: str) -> set[str]:
     return {name for name in found if name.split(".")[0] in PACKAGES}
 
 
-def test_every_module_has_a_room() -> None:
-    strangers = [name for name in modules() if room_of(name) is None and name not in PACKAGES]
+def test_every_module_has_a_layer() -> None:
+    strangers = [name for name in modules() if layer_of(name) is None and name not in PACKAGES]
     assert not strangers
-    assert {room_of(name) for name in modules()} - {None} == set(RANK)
+    assert {layer_of(name) for name in modules()} - {None} == set(RANK)
 
 
-@pytest.mark.parametrize("room", RANK)
-def test_imports_point_to_the_left(room: str) -> None:
+@pytest.mark.parametrize("layer", RANK)
+def test_imports_point_to_the_left(layer: str) -> None:
     wrong = [
         f"{module} imports {name}"
         for module in modules()
-        if room_of(module) == room
+        if layer_of(module) == layer
         for name in imported(module)
-        if (there := room_of(name)) is not None and there != room and RANK[there] >= RANK[room]
+        if (there := layer_of(name)) is not None and there != layer and RANK[there] >= RANK[layer]
     ]
     assert not wrong
 
@@ -95,11 +95,11 @@ def test_no_module_names_one_to_its_right_in_a_string() -> None:
     """A table of modules that are loaded by name must not hide an import that could not stand in the code."""
     wrong = []
     for module in modules():
-        room = room_of(module)
+        layer = layer_of(module)
         for node in ast.walk(tree(module)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
-                there = room_of(node.value) if node.value in modules() else None
-                if room and there and there != room and RANK[there] >= RANK[room]:
+                there = layer_of(node.value) if node.value in modules() else None
+                if layer and there and there != layer and RANK[there] >= RANK[layer]:
                     wrong.append(f"{module} names {node.value}")
     assert not wrong
 
@@ -116,8 +116,8 @@ def test_a_class_name_has_one_meaning(package: str) -> None:
     assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
-def test_the_plan_is_tested_against_something() -> None:
+def test_all_kinds_of_imports_are_seen() -> None:
     """The checks above see imports inside functions, below TYPE_CHECKING and of whole modules."""
     assert "dissector.frames.reader" in imported("uprscope.cli.dissect")
-    assert any(room_of(name) == "dissector.link" for name in imported("dissector.tcp.connections"))
-    assert all(RANK[a[0]] < RANK[b[0]] for a, b in pairwise(ROOMS))
+    assert any(layer_of(name) == "dissector.link" for name in imported("dissector.tcp.connections"))
+    assert all(RANK[a[0]] < RANK[b[0]] for a, b in pairwise(LAYERS))

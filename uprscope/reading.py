@@ -96,6 +96,10 @@ def dialect_of(name: str) -> Dialect:
 
 
 def _ports(ports: Sequence[int], decode_as: Mapping[int, str]) -> Ports:
+    if isinstance(ports, (str, bytes, int)) or not hasattr(ports, "__iter__"):
+        raise UsageError(f"ports: expected a list of numbers, such as [12000], not {ports!r}")
+    if not hasattr(decode_as, "items"):
+        raise UsageError(f"decode_as: expected ports with dialects, such as {{12000: 'upr'}}, not {decode_as!r}")
     rules = {**DEFAULT_PORTS.rules, **dict.fromkeys(ports, AUTO), **decode_as}
     for port, dialect in rules.items():
         if not _within(port, (1 << 16) - 1):
@@ -106,6 +110,8 @@ def _ports(ports: Sequence[int], decode_as: Mapping[int, str]) -> Ports:
 
 
 def _limits(limits: Mapping[str, int]) -> Limits:
+    if not hasattr(limits, "items"):
+        raise UsageError(f"limits: expected names with numbers, such as {{'connections': 1000}}, not {limits!r}")
     known = [field.name for field in dataclasses.fields(Limits)]
     for name, limit in limits.items():
         if name not in known:

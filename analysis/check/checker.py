@@ -74,7 +74,7 @@ class Checker:
     def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
         for name, table in tables:
             for over, checks in self._by_table.get(name, {}).items():
-                mask = PARTS[over][1](table).astype(bool, copy=False) if over in PARTS else None
+                mask = PARTS[over].rows(table).astype(bool, copy=False) if over in PARTS else None
                 part, rows = _narrowed(table, mask)
                 if part.size:
                     for rule, check in checks:

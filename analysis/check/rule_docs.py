@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.context.schema import ARCHIVE_TABLES, TABLES
 from analysis.rules import GLOBAL_RULES, RULES, Rule
 from analysis.rules.model import REASONS, Check
-from analysis.rules.row_sets import table_of
+from analysis.rules.row_sets import PARTS
 from dissector.errors import UsageError
 from dissector.spec.defects import DEFECTS
 
@@ -103,13 +103,13 @@ def rule_facts(rule: Rule, known: Mapping[str, Facts] | None = None) -> Facts:
 
 
 def _check(rule: Rule, check: Check) -> Facts:
-    table = (TABLES | ARCHIVE_TABLES)[table_of(check.over)]
+    rows = PARTS[check.over].doc if check.over in PARTS else (TABLES | ARCHIVE_TABLES)[check.over].doc
     unknown = [{"reason": each.reason, "doc": REASONS[each.reason], "when": str(each.when)} for each in check.unknown]
     return _given(
         {
             "name": check.name,
             "over": check.over,
-            "rows": table.doc,
+            "rows": rows,
             "when": str(check.when) if check.when is not None else "",
             "holds": str(check.holds),
             "unknown": unknown,

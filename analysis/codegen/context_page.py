@@ -54,7 +54,10 @@ def render() -> str:
     page.heading(2, "Parts of tables")
     page.add(
         "Some rules look at a part of a table only:",
-        table(["part", "of", "rows"], [[code(name), code(of), code(str(term))] for name, (of, term) in PARTS.items()]),
+        table(
+            ["part", "of", "one row for", "rows"],
+            [[code(name), code(part.table), part.doc, code(str(part.rows))] for name, part in PARTS.items()],
+        ),
     )
     page.heading(2, "Columns of all tables")
     page.add(_SHARED, _columns(PLACE), _references((GUILTY,)))

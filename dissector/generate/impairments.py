@@ -1,7 +1,7 @@
 """What networks and recorders do to segments: lose, repeat, reorder, resend; and captures that begin late.
 
 Knows segments and their order; must not know messages or packets. Everything happens by chance, and the same seed
-gives the same troubles. Whatever is not lost keeps its meaning: the first copy of a byte that the capture shows
+gives the same impairments. Whatever is not lost keeps its meaning: the first copy of a byte that the capture shows
 acknowledges what the original did.
 """
 
@@ -26,7 +26,7 @@ _DUPLICATE_LATER, _RESENT_LATER = (1, 3), (2, 8)  #: packets of the connection
 
 @dataclass(frozen=True, slots=True)
 class Impairments:
-    """Which troubles there shall be. Chances are per segment with data."""
+    """What goes wrong on the network. Chances are per segment with data."""
 
     mss: tuple[int, int] = (DEFAULT_MSS, DEFAULT_MSS)  #: least and most bytes of a segment that is full
     reorder: float = 0.0
@@ -77,7 +77,7 @@ def parse_mss(text: str) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Impairer:
-    """Makes troubles, list after list of segments that are in the order of time."""
+    """Impairs the network, list after list of segments that are in the order of time."""
 
     impairments: Impairments
     seed: int

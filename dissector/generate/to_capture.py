@@ -1,4 +1,4 @@
-"""Conversations on the network: segments, their troubles, packets, files.
+"""Conversations on the network: segments, impairments, packets, files.
 
 Puts the stages together; each knows its own business. What was sent and what was written come back as
 :class:`Written`, from which the truth is told. Everything is packed with struct and numpy; scapy has no part in it.

@@ -170,6 +170,21 @@ def test_a_library_that_is_missing_is_named(name: str, monkeypatch: pytest.Monke
     assert str(caught.value) == f"to_{name}() needs {name}, which is not installed: pip install {name}"
 
 
+@pytest.mark.parametrize(
+    ("reading", "complaint"),
+    [
+        ({"ports": 12000}, "ports: expected a list of numbers, such as [12000], not 12000"),
+        ({"ports": "12000"}, "ports: expected a list of numbers, such as [12000], not '12000'"),
+        ({"decode_as": ["upr"]}, "decode_as: expected ports with dialects, such as {12000: 'upr'}, not ['upr']"),
+        ({"limits": 5}, "limits: expected names with numbers, such as {'connections': 1000}, not 5"),
+    ],
+)
+def test_options_of_a_wrong_kind_are_one_line(reading: dict[str, object], complaint: str) -> None:
+    with pytest.raises(uprscope.UsageError) as caught:
+        uprscope.frames(NOOP, **reading)  # type: ignore[arg-type]
+    assert str(caught.value) == complaint
+
+
 def test_standard_input_is_read_once() -> None:
     code = """
 import uprscope

@@ -94,24 +94,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()  # a failure to write must show here, not when the interpreter exits
     except UprscopeError as error:
-        _settle_stdout()
+        _drain_stdout()
         _complain(str(error), drawn=hasattr(error, "position"))
         status = EXIT_USAGE
     except BrokenPipeError:
-        _settle_stdout()
+        _drain_stdout()
         status = EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
-        _settle_stdout()
+        _drain_stdout()
         status = EXIT_INTERRUPTED
     except OSError as error:
         # Commands turn an input that they cannot use into an InputError, so this is the output: mostly a full disk.
-        _settle_stdout()
+        _drain_stdout()
         where = f"{error.filename}: " if error.filename is not None else ""
         _complain(f"{where}{error.strerror or error}")
         _trace()
         status = EXIT_USAGE
     except Exception as error:  # noqa: BLE001 - a bug ends as one line too
-        _settle_stdout()
+        _drain_stdout()
         _complain(f"internal error: {type(error).__name__}: {error} (run with UPRSCOPE_DEBUG=1 for the traceback)")
         _trace()
         status = EXIT_INTERNAL
@@ -214,7 +214,7 @@ def _trace() -> None:
             traceback.print_exc()
 
 
-def _settle_stdout() -> None:
+def _drain_stdout() -> None:
     """Flush stdout; if that fails, redirect it to the null device.
 
     The interpreter flushes once more when it exits, and would print a traceback of its own.

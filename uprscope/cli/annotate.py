@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _STANDARD_OUTPUT = "-"
 
 
-def settle_target(target: str, report: str | None) -> None:
+def check_target(target: str, report: str | None) -> None:
     """Refuse a target that cannot be written, before anything is read; ``report`` is where the report goes."""
     if target == _STANDARD_OUTPUT:
         if report in (None, _STANDARD_OUTPUT):

@@ -8,9 +8,9 @@ import sys
 from typing import IO, TYPE_CHECKING
 
 from dissector.terminal.style import Terminal, one_line
-from uprscope.cli.annotate import annotated, refuse_input, settle_target, tell
+from uprscope.cli.annotate import annotated, check_target, refuse_input, tell
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
-from uprscope.cli.output_options import add_target_arguments, settle_format
+from uprscope.cli.output_options import add_target_arguments, choose_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
     from analysis.rules import Severity  # noqa: PLC0415
     from uprscope.cli.dissect import report  # noqa: PLC0415
 
-    settle_format(args, FORMATS)
+    choose_format(args, FORMATS)
     if args.annotate is not None:
-        settle_target(args.annotate, args.output)
+        check_target(args.annotate, args.output)
     rules = rules_of(args.rules)
     known = known_ids(args.baseline) if args.baseline is not None else frozenset()
     selection = Selection(Severity(args.severity), args.connection, args.vbucket, known)

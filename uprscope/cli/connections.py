@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
-from uprscope.cli.output_options import add_target_arguments, settle_format
+from uprscope.cli.output_options import add_target_arguments, choose_format
 
 if TYPE_CHECKING:
     import argparse
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.streams and (args.all or args.hash):
         raise UsageError("--all and --hash are about connections: they do not go with --streams")
-    settle_format(args)
+    choose_format(args)
     summary = _summary(args)
     _write(args, summary)
     report(summary.report)

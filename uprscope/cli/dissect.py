@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
-from uprscope.cli.output_options import add_target_arguments, settle_format
+from uprscope.cli.output_options import add_target_arguments, choose_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +115,7 @@ def _copy(reader: FrameReader, selector: Any, writer: FrameWriter, limit: int | 
 def _check_usage(args: argparse.Namespace) -> None:
     from dissector.errors import UsageError  # noqa: PLC0415
 
-    settle_format(args)
+    choose_format(args)
     if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
         raise UsageError("-V and -x show text: they go with neither --format nor --fields")
 

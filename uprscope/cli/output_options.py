@@ -24,7 +24,7 @@ def add_target_arguments(group: argparse._ArgumentGroup, formats: Sequence[str] 
     group.add_argument("-o", "--output", metavar="FILE", help="write to a file; it appears when it is complete")
 
 
-def settle_format(args: argparse.Namespace, formats: Sequence[str] = FORMATS) -> None:
+def choose_format(args: argparse.Namespace, formats: Sequence[str] = FORMATS) -> None:
     """Decide on the form, if that was not said; raises UsageError for one that a terminal can't show."""
     if args.format is None:
         ending = (args.output or "").rpartition(".")[2].lower()

@@ -56,7 +56,7 @@ def _too_much(script: Script) -> Broken:
         (
             (row.emission, (conversation, row))
             for conversation, row in _acks(script)
-            if _settled(row) and row.everything
+            if _gives_all_back(row) and row.everything
         ),
     )
     row.emission.frame.fields[_AMOUNT] = row.amount + _TOO_MUCH
@@ -71,7 +71,7 @@ def _twice(script: Script) -> Broken:
         (
             (row.emission, (conversation, row))
             for conversation, row in _acks(script)
-            if _settled(row) and row.everything
+            if _gives_all_back(row) and row.everything
         ),
     )
     ack = row.emission
@@ -96,7 +96,7 @@ def _runs(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, list[E
     """Go through the runs of acks without which a producer may overrun the window, an ack of everything after them."""
     for conversation, rows in _sums(script):
         acks = [row for row in rows if window_sums.is_ack(row.emission)]
-        while acks and not _settled(acks[-1]):  # without an end to it, some would never be given back
+        while acks and not _gives_all_back(acks[-1]):  # without an end to it, some would never be given back
             acks.pop()
         for at, first in enumerate(acks):
             gone: list[Emission] = []
@@ -104,7 +104,7 @@ def _runs(script: Script) -> Iterator[tuple[Emission, tuple[Conversation, list[E
                 if gone and row.sent - first.returned >= _OVERFULL * row.window:
                     yield gone[0], (conversation, gone)
                     break
-                if not _settled(row):
+                if not _gives_all_back(row):
                     break
                 gone.append(row.emission)
 
@@ -245,7 +245,7 @@ def _nothing(script: Script) -> Broken:
 def _noops_too(script: Script) -> Broken:
     """Give back 24 bytes for every no-op as well (FLC-08), from one ack on."""
 
-    usable = [(conversation, row) for conversation, row in _acks(script) if _settled(row) and row.everything]
+    usable = [(conversation, row) for conversation, row in _acks(script) if _gives_all_back(row) and row.everything]
     at = stream_finder.pick(
         script,
         ((row.emission, at) for at, (_, row) in enumerate(usable)),
@@ -293,7 +293,7 @@ def _late(script: Script) -> Broken:
     return Broken("FLC-09", "", conversation, (row.emission, _before(conversation, row)), because)
 
 
-def _settled(row: Balance) -> bool:
+def _gives_all_back(row: Balance) -> bool:
     """Tell whether the ack gives back what arrived, whatever that will be."""
     return row.emission.frame.fields.get(_AMOUNT) == ALL_THAT_ARRIVED
 

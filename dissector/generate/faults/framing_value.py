@@ -52,7 +52,7 @@ def _key(variant: str, spoil: Callable[[bytes, bytes], bytes], because: str) -> 
     return apply
 
 
-def _stretched(number: bytes) -> bytes:
+def _not_canonical(number: bytes) -> bytes:
     """Return a LEB128 number with a zero more than it needs."""
     return number[:-1] + bytes([number[-1] | 0x80, 0])
 
@@ -190,7 +190,9 @@ FAULTS: tuple[Fault, ...] = (
         "FRM-09",
         "a collection id with a needless zero",
         "collections",
-        _key("canonical", lambda number, name: _stretched(number) + name, "the key starts with {key}: not canonical"),
+        _key(
+            "canonical", lambda number, name: _not_canonical(number) + name, "the key starts with {key}: not canonical"
+        ),
         "canonical",
     ),
     Fault(

@@ -145,7 +145,7 @@ def _huge(script: Script) -> Broken:
     """Give the last item of a stream a seqno of 49 bits (SEQ-07)."""
     found = stream_finder.pick(script, ((each.items[-1], each) for each in _loose_ends(script)))
     wrong = _LIMIT + found.end
-    _stretch(found, wrong)
+    _move_end(found, wrong)
     because = f"the seqno {wrong} is not below 2^48"
     return Broken("SEQ-07", "huge", found.instance.conversation, (found.items[-1], found.marker), because)
 
@@ -162,7 +162,7 @@ def _thin(script: Script) -> Broken:
     )
     count = len(found.items)
     span = max(_THIN_SPAN, int(count / _THIN))
-    _stretch(found, found.start + span - 1)
+    _move_end(found, found.start + span - 1)
     because = f"{count} of the {span} seqnos from {found.start} to {found.end} came, and more than half before"
     return Broken("SEQ-12", "", found.instance.conversation, (found.marker, found.items[-1]), because)
 
@@ -181,7 +181,7 @@ def _loose_ends(script: Script) -> Iterator[Snapshot]:
             yield each
 
 
-def _stretch(snapshot: Snapshot, end: int) -> None:
+def _move_end(snapshot: Snapshot, end: int) -> None:
     """Move the last item of a snapshot, and the end with it."""
     snapshot.items[-1].frame.seqno = end
     snapshot.marker.frame.fields["snap_end_seqno"] = end

@@ -36,8 +36,8 @@ def test_a_table_is_told_in_full(page: str, schema: TableSchema) -> None:
 
 
 def test_every_part_is_there(page: str) -> None:
-    for name, (table, term) in PARTS.items():
-        assert f"| `{name}` | `{table}` | {markdown.code(str(term))} |" in page
+    for name, (table, term, doc) in PARTS.items():
+        assert f"| `{name}` | `{table}` | {doc} | {markdown.code(str(term))} |" in page
 
 
 def test_every_link_has_its_heading(page: str) -> None:

@@ -116,7 +116,7 @@ def test_what_a_check_is_about_is_declared(rule: Rule, check: Check) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_what_a_part_is_cut_out_by_is_declared(part: str) -> None:
-    table, term = PARTS[part]
+    table, term, _ = PARTS[part]
     assert term.columns
     assert term.columns <= set(TABLES[table].column_names)
 
