@@ -152,7 +152,7 @@ def _module(command: Command) -> CommandModule:
 def _form(command: Command) -> dict[str, Any]:
     """Return how a command's parser is made."""
     return {
-        "description": f"{command.help[0].upper()}{command.help[1:]}.",
+        "description": f"{command.help[0].upper()}{command.help[1:].removesuffix(', ...')}.",
         "formatter_class": argparse.RawDescriptionHelpFormatter,
         "allow_abbrev": False,
     }
