@@ -124,7 +124,7 @@ class _Reader:
         key_bytes = self.frame[extras_end:key_end]
         collection_id, document_key = self._key(shape, key_bytes, key)
         raw = self.frame[key_end : registry.HEADER_SIZE + body]
-        value = self._value(spec, shape, layout, key_bytes, raw, key_end, value_length)
+        value = self._value(spec, shape, layout, key_bytes, key, raw, key_end, value_length)
         if self.rest:
             check_strays(self.header, spec, self.rest, self.report, response=response)
         return Decoded(
@@ -305,6 +305,7 @@ class _Reader:
         shape: Shape | None,
         layout: Layout | None,
         key: bytes,
+        key_length: int,
         raw: bytes,
         offset: int,
         length: int,
@@ -318,7 +319,7 @@ class _Reader:
             self.fields.extend(found)
             check_names(found, self.report)
         if kind is Body.SYSTEM_EVENT:
-            self.fields.extend(values.read_event(self.fields, key, raw, offset, self.report, whole=whole))
+            self.fields.extend(values.read_event(self.fields, key_length, raw, offset, self.report, whole=whole))
         if shape is not None and shape.key_role is KeyRole.PARAMETER and whole:
             values.check_control(key, raw, self.report)
         nmeta = next((entry.value for entry in self.fields if entry.name == "nmeta"), 0)

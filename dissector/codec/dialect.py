@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dissector.codec.dialect_evidence import HELLO, UPR_REQUESTS
+from dissector.codec.dialect_evidence import HELLO, UPR_REQUESTS, DialectTally
 from dissector.codec.message import Header
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect, MessageType, Party, Release
@@ -60,14 +60,14 @@ class Detector:
     producer: int | None = None
     _count: int = 0
     _weight: int = 0  #: frames that only UPR can explain; :data:`_ENOUGH` make it UPR
-    _form: Dialect | None = None
-    _era: Release | None = None
-    _until: Release | None = None
+    _drafted: bool = False
+    _tally: DialectTally = field(default_factory=DialectTally)
+    _forms: dict[fingerprints.Fingerprint, Evidence] = field(default_factory=dict)
+    _era: Release | None = None  #: by what belongs to no dialect's form
     _asked: dict[bytes, int] = field(default_factory=dict)  #: draft-like requests: id to vbucket
     _hellos: set[tuple[int, bytes]] = field(default_factory=set)
     _controls: list[bytes] = field(default_factory=list)
     _evidence: dict[str, Evidence] = field(default_factory=dict)
-    _contradictions: dict[str, Evidence] = field(default_factory=dict)
 
     def feed(self, direction: int, frame: bytes) -> None:
         """Look at one frame of a direction (0 or 1), in the order they were seen."""
@@ -94,25 +94,47 @@ class Detector:
         """Return the dialect as the frames so far show it."""
         if self.forced is not None:
             return self.forced
-        if self._form is not None:
-            return self._form
+        spoken = self.spoken
+        if spoken is not None:
+            return spoken
         return Dialect.DCP if self._weight >= _ENOUGH else Dialect.MEMCACHED
 
     @property
+    def spoken(self) -> Dialect | None:
+        """Return the dialect that forms of messages show, whatever dialect is forced."""
+        return Dialect.DRAFT if self._drafted else self._tally.dialect
+
+    @property
     def decided(self) -> bool:
-        """Tell whether no further frame can change the dialect; a HELLO may still change :attr:`collections`."""
-        return self.forced is not None or self._form is not None
+        """Tell whether no further frame can change the dialect, but for a HELLO."""
+        if self.forced is not None or self._drafted:
+            return True
+        return self._tally.final and self.dialect is not Dialect.MEMCACHED
+
+    @property
+    def likely(self) -> bool:
+        """Tell whether the connection is UPR: then only messages that one dialect alone has say more."""
+        return self.dialect is not Dialect.MEMCACHED
 
     def verdict(self) -> DialectVerdict:
         """Say what the frames so far show, and why."""
+        spoken = self.spoken
+        evidence, contradictions = dict(self._evidence), dict[str, Evidence]()
+        since, until = self._era, None
+        for form, found in self._forms.items():
+            if form.dialect is not spoken:
+                contradictions.setdefault(found.says, found)
+                continue
+            evidence.setdefault(found.says, found)
+            since, until = narrowed((since, until), form.since, form.until)
         return DialectVerdict(
             self.dialect,
-            self._era,
-            self._until,
+            since,
+            until,
             self.producer,
             self.collections,
-            tuple(self._evidence.values()),
-            tuple(self._contradictions.values()),
+            tuple(sorted(evidence.values(), key=_frame_number)),
+            tuple(contradictions.values()),
         )
 
     def _note(self, number: int, says: str) -> None:
@@ -135,9 +157,11 @@ class Detector:
             )
             if answered or (header.opcode == fingerprints.DRAFT_STREAM_MESSAGE and header.key_length > 0):
                 self._note(number, f"draft: {spec.name}")
-                self._form = self._form or Dialect.DRAFT
+                self._drafted |= self._tally.leader is None and not self._tally.hello
 
     def _feed_hello(self, direction: int, header: Header, frame: bytes, request: bool) -> None:
+        if request or header.vbucket_or_status == enums.SUCCESS:
+            self._tally.hello = True
         if request:
             if len(self._hellos) < _MAX_PENDING:
                 self._hellos.add((direction, header.opaque))
@@ -157,26 +181,15 @@ class Detector:
         start = _HEADER + header.framing_length
         body = frame[start : header.frame_length]
         for form in fingerprints.fingerprints_of(opcode, extras, body[0] if body else None):
-            self._decide(number, form, f"{spec.name} with {extras} bytes of extras")
+            self._tally.add(opcode, form.dialect)
+            self._forms.setdefault(form, Evidence(number, f"{form.dialect}: {spec.name} with {extras} bytes of extras"))
         if header.flexible:
-            self._narrow(fingerprints.FLEXIBLE_SINCE, None)
+            self._at_least(fingerprints.FLEXIBLE_SINCE)
         self._learn_role(direction, opcode, extras, body)
         self._learn_program(number, header, body)
 
-    def _decide(self, number: int, form: fingerprints.Fingerprint, says: str) -> None:
-        if form.dialect is not None and self._form is None:
-            self._form = form.dialect
-            self._note(number, f"{form.dialect}: {says}")
-        elif form.dialect is not self._form:
-            self._contradictions.setdefault(says, Evidence(number, f"{form.dialect}: {says}"))
-            return
-        self._narrow(form.since, form.until)
-
-    def _narrow(self, since: Release | None, until: Release | None) -> None:
-        if since is not None and (self._era is None or since > self._era):
-            self._era = since
-        if until is not None and (self._until is None or until < self._until):
-            self._until = until
+    def _at_least(self, since: Release) -> None:
+        self._era, _ = narrowed((self._era, None), since, None)
 
     def _learn_role(self, direction: int, opcode: int, extras: int, body: bytes) -> None:
         other = 1 - direction
@@ -186,7 +199,7 @@ class Detector:
             produces = enums.OPEN_FLAGS.bit("producer") | enums.OPEN_FLAGS.bit("notifier")
             self.producer = other if flags & produces else direction
             if flags & enums.OPEN_FLAGS.bit("include_delete_times"):
-                self._narrow(fingerprints.DELETE_TIMES_SINCE, None)
+                self._at_least(fingerprints.DELETE_TIMES_SINCE)
         elif self.producer is None:
             sender = _SENDERS[opcode]
             if sender is Party.PRODUCER:
@@ -210,6 +223,22 @@ class Detector:
             wanted = fingerprints.KV_ENGINE_CONTROLS
             if tuple(self._controls[-len(wanted) :]) == wanted:
                 self._note(number, "controls in the order of a kv_engine consumer")
+
+
+def narrowed(
+    era: tuple[Release | None, Release | None], since: Release | None, until: Release | None
+) -> tuple[Release | None, Release | None]:
+    """Narrow releases (oldest, newest) down by what one message proves."""
+    oldest, newest = era
+    if since is not None and (oldest is None or since > oldest):
+        oldest = since
+    if until is not None and (newest is None or until < newest):
+        newest = until
+    return oldest, newest
+
+
+def _frame_number(evidence: Evidence) -> int:
+    return evidence.frame
 
 
 def detect(frames: Iterable[tuple[int, bytes]], forced: Dialect | None = None) -> DialectVerdict:

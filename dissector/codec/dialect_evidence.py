@@ -1,4 +1,4 @@
-"""What a frame proves about dialect and release, as tables: by opcode, extras length and marker version.
+"""What a frame proves about dialect and release, as tables by opcode, extras length and marker version; and its weight.
 
 Derived from the spec's fingerprints and layouts, once, for everything that judges connections: the detector frame by
 frame, the connection summary, the rules' context and the pre-scan of a split capture by columns.
@@ -6,6 +6,7 @@ frame, the connection summary, the rules' context and the pre-scan of a split ca
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +20,21 @@ if TYPE_CHECKING:
     from dissector.array_types import Longs, Mask
     from dissector.spec.model import Release
 
+#: A lead of so many pieces of evidence is not made up for any more.
+_CERTAIN = 2
+_STREAM_REQUEST = registry.named(Dialect.DCP, "stream_request").opcode
 _UPR_MESSAGES = [message for message in registry.MESSAGES if message.dialect is Dialect.DCP]
 HELLO = registry.named(Dialect.DCP, "hello").opcode
+
+
+def _sizes(dialect: Dialect) -> set[tuple[int, int]]:
+    return {
+        (message.opcode, layout.extras_size)
+        for message in registry.MESSAGES
+        if message.dialect is dialect and message.request is not None
+        for layout in message.request.layouts
+    }
+
 
 #: Requests (opcode, extras length) that have the size of a UPR message, in upr or in dcp.
 UPR_REQUESTS = frozenset(
@@ -66,9 +80,75 @@ def _since() -> Longs:
 IS_UPR_REQUEST = request_table(UPR_REQUESTS)
 #: By opcode and extras length: requests that decide a dialect.
 HAS_FINGERPRINT = request_table((form.opcode, form.extras) for form in fingerprints.FORMS)
+#: By opcode and extras length: requests that upr has in this size, and dcp does not.
+IS_UPR_ALONE = request_table(_sizes(Dialect.UPR) - _sizes(Dialect.DCP))
 #: By opcode: frames that can be evidence of a dialect, or change what is negotiated.
 IS_EVIDENCE = opcode_table([*(message.opcode for message in _UPR_MESSAGES), *registry.DRAFT_OPCODES, HELLO])
 #: By opcode: messages of the draft, or of the key-value commands that have the same numbers.
 IS_DRAFT_OPCODE = opcode_table(registry.DRAFT_OPCODES)
+#: By opcode and extras length: frames that say something of a connection that is UPR already.
+SAYS_MORE = HAS_FINGERPRINT | IS_DRAFT_OPCODE[:, None] | opcode_table([HELLO])[:, None]
 #: By opcode, extras length and marker version (or :data:`NO_VERSION`): number of the first release to send this in dcp.
 SINCE = _since()
+
+
+@dataclass(slots=True)
+class DialectTally:
+    """The evidence of one connection for upr and for dcp, weighed: both have the same opcodes, in other forms.
+
+    The dialect with more evidence leads, and dcp in a tie. A producer decides what it speaks: each of its
+    messages counts, while all stream requests of one form count once, for a producer may refuse them. Servers that know
+    HELLO are later than upr.
+    """
+
+    hello: bool = False
+    leader: Dialect | None = None
+    _counts: dict[Dialect, int] = field(default_factory=lambda: {Dialect.UPR: 0, Dialect.DCP: 0})
+    _asked: set[Dialect] = field(default_factory=set)
+
+    def add(self, opcode: int, dialect: Dialect) -> None:
+        """Take a request that only one dialect has in this form."""
+        if opcode == _STREAM_REQUEST:
+            if dialect in self._asked:
+                return
+            self._asked.add(dialect)
+        self._counts[dialect] += 1
+        self.leader = Dialect.DCP if self._lead(Dialect.DCP) >= 0 else Dialect.UPR
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """Return the dialect that the evidence speaks for; None: there is none, or none but HELLO."""
+        return Dialect.DCP if self.hello and self.leader is not None else self.leader
+
+    @property
+    def final(self) -> bool:
+        """Tell whether no later evidence can change the dialect."""
+        return self.hello or (self.leader is not None and self._lead(self.leader) >= _CERTAIN)
+
+    @property
+    def settled(self) -> Dialect | None:
+        """Return the dialect if it is beyond doubt: then a message in a form of the other one is a broken one.
+
+        A producer's messages decide, and stream requests only where those say nothing: a client may ask in a form that
+        the producer does not know. Everything that was released speaks dcp, so that one message more of it is enough;
+        builds of upr are so rare that one message may rather be a broken one, unless requests agree with it.
+        """
+        lead = self._sent(Dialect.DCP) - self._sent(Dialect.UPR)
+        if self.hello or lead > 0 or (lead == 0 and self._asked == {Dialect.DCP}):
+            return Dialect.DCP
+        if -lead >= _CERTAIN or (lead < 0 and self._asked == {Dialect.UPR}):
+            return Dialect.UPR
+        return None
+
+    @property
+    def settled_for_good(self) -> bool:
+        """Tell whether no later evidence can change what is settled."""
+        return self.hello or abs(self._sent(Dialect.DCP) - self._sent(Dialect.UPR)) >= _CERTAIN
+
+    def _sent(self, dialect: Dialect) -> int:
+        """Return how many messages speak for a dialect, stream requests aside."""
+        return self._counts[dialect] - (dialect in self._asked)
+
+    def _lead(self, dialect: Dialect) -> int:
+        other = Dialect.UPR if dialect is Dialect.DCP else Dialect.DCP
+        return self._counts[dialect] - self._counts[other]

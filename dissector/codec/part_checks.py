@@ -54,8 +54,8 @@ def check_parts(shape: Shape, layout: Layout | None, key: int, value: int, repor
         report("key-unexpected", f"{key} bytes")
     if not key and shape.key is Presence.MUST:
         report("key-missing", "the key length is 0")
-    fixed = layout is not None and any(entry.value for entry in shape.layouts)
-    if fixed and layout is not None:
+    # A layout of another dialect may have a value where this dialect has none.
+    if layout is not None and (layout.value or any(entry.value for entry in shape.layouts)):
         expected = layout.value_size
         if value == expected:
             return

@@ -255,9 +255,12 @@ def _cache_records(raw: bytes, offset: int, report: DefectSink) -> tuple[Record,
 
 
 def read_event(
-    extras: Sequence[FieldValue], key: bytes, raw: bytes, offset: int, report: DefectSink, *, whole: bool
+    extras: Sequence[FieldValue], key: int, raw: bytes, offset: int, report: DefectSink, *, whole: bool
 ) -> tuple[FieldValue, ...]:
-    """Read the value of a system event, which its extras name; report a key or a value that the event cannot have."""
+    """Read the value of a system event, which its extras name; report a key or a value that the event cannot have.
+
+    ``key`` is the length that the header says: of a frame that was cut the key itself may not be there.
+    """
     numbers = {entry.name: entry.value for entry in extras}
     if "event" not in numbers or "event_version" not in numbers:
         return ()
@@ -267,7 +270,7 @@ def read_event(
     if event.key is Presence.MUST and not key:
         report("key-missing", f"{event.name} has a name")
     if event.key is Presence.MUST_NOT and key:
-        report("key-unexpected", f"{event.name} has {len(key)} bytes")
+        report("key-unexpected", f"{event.name} has {key} bytes")
     versions = dict(event.versions)
     version = numbers["event_version"]
     if version not in versions:

@@ -13,7 +13,7 @@ from dissector import __version__
 from dissector.codegen import lua_source, lua_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 #: A wheel has the hand-written Lua beside this module (pyproject.toml puts it there); a checkout has it in ``lua/src``.
 _PACKED = Path(__file__).parent / "lua_src"
@@ -40,6 +40,8 @@ class RuleRow(NamedTuple):
     source: str
     checked: bool  #: by the plugin itself; of the others it shows what ``uprscope check --annotate`` found
     fields: tuple[str, ...]  #: where its expert item hangs: the first of these that the message has
+    #: By dialect, the opcodes of messages that the rule forbids in it and may allow in the other one.
+    differing: Mapping[str, tuple[int, ...]] | None = None
 
 
 def render(rules: Iterable[RuleRow] = ()) -> str:

@@ -266,7 +266,7 @@ def _forms() -> list[Any]:
         {
             "opcode": form.opcode,
             "extras": form.extras,
-            "dialect": None if form.dialect is None else form.dialect.value,
+            "dialect": form.dialect.value,
             "version": form.version,
             "since": release(form.since) or None,
         }

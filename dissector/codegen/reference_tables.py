@@ -149,8 +149,10 @@ def _write_detection(page: MarkdownPage) -> None:
     decisive = ", ".join(code(f"0x{opcode:02x}") for opcode in sorted(fingerprints.DECISIVE_OPCODES))
     page.add(
         "Nothing is inferred from ports, and roles never from who connected. A well-formed request with one of the "
-        f"opcodes {decisive} makes a connection UPR; of any other opcode of the protocol two are needed. The first of "
-        "these forms then decides the dialect, and each narrows the releases that can have sent it. The draft shares "
+        f"opcodes {decisive} makes a connection UPR; of any other opcode of the protocol two are needed. The dialect "
+        "is the one with more of these forms, and dcp in a tie; a producer's messages count each, requests for "
+        "streams of one form once, and servers that know HELLO speak dcp. Each form of the dialect narrows the "
+        "releases that can have sent it. The draft shares "
         "its opcodes with SET to INCREMENT and is believed only when an answer fits a request or a stream message has "
         "a key."
     )
@@ -163,7 +165,7 @@ def _write_detection(page: MarkdownPage) -> None:
                 code(f"0x{form.opcode:02x}"),
                 code(known.name) if known is not None else "",
                 f"{form.extras}{version}",
-                code(form.dialect) if form.dialect is not None else "",
+                code(form.dialect),
                 span(form.since, form.until),
             )
         )

@@ -29,6 +29,7 @@ _QUIET = frozenset(
         "collection_length",
         "delete_time",
         "deleted",
+        "reserved",
     )
 )
 #: Columns that hold all of the value they come from: its size would say nothing new.

@@ -112,7 +112,9 @@ class BaseReader(ABC, Generic[Output]):
         """End the connections that are still open; return what is ready then."""
         self._connections.finish()
         self.report.given_up.update(self._connections.given_up)
+        begun = self._connections.begun  # what begins in the next file is another connection, however alike
         self._connections = self._new_connections()
+        self._connections.begun = begun
         return self._rest()
 
     def _engine(self, kind: type[Engine]) -> Engine:

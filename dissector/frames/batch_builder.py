@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissector.arrow import encoded, nulls, numeric, texts
-from dissector.codec.dialect_evidence import HELLO, IS_EVIDENCE
+from dissector.codec.dialect_evidence import HELLO, IS_EVIDENCE, SAYS_MORE
 from dissector.codec.values import document_defects
 from dissector.frames.decode_plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
 from dissector.frames.key_value_spans import KeyValueSpans
@@ -131,14 +131,19 @@ class _BatchBuilder:
         self.collections = collections[table.connection]
         if not watched:
             return
-        is_watched = np.array([connection.index in watched for connection in entries], bool)[table.connection]
-        telling = IS_EVIDENCE[opcode]
-        for index in np.flatnonzero(is_watched).tolist():
+        owner = np.array([connection.index for connection in entries], np.int64)[table.connection]
+        likely = np.array([connection.detector.likely for connection in entries], bool)[table.connection]
+        telling = IS_EVIDENCE[opcode] & (~likely | SAYS_MORE[opcode, self.extras])
+        for index in np.flatnonzero(telling & np.isin(owner, [*watched])).tolist():
             detector = entries[table.connection[index]].detector
-            if telling[index] and not (detector.decided and opcode[index] != HELLO):
-                detector.feed(int(table.side[index]), table.data(index))
-            self.dialect[index] = code(detector.dialect)
-            self.collections[index] = detector.collections
+            if detector.decided and opcode[index] != HELLO:
+                continue
+            before = detector.dialect, detector.collections
+            detector.feed(int(table.side[index]), table.data(index))
+            if (detector.dialect, detector.collections) != before:
+                later = index + np.flatnonzero(owner[index:] == owner[index])
+                self.dialect[later] = code(detector.dialect)
+                self.collections[later] = detector.collections
 
     def _plain_header(self) -> None:
         header, numbers = self.header, self.numbers

@@ -42,8 +42,8 @@ _TYPES = {
     UInt.U32: pa.int64(),
     UInt.U64: pa.int64(),
 }
-#: Fields that say nothing, and those that have a column of another name.
-_HIDDEN = frozenset(("reserved", "unused", "padding", "sequence_number", "commit_seqno", "abort_seqno"))
+#: Fields that say nothing, even if they should, and those that have a column of another name.
+_HIDDEN = frozenset(("unused", "padding", "sequence_number", "commit_seqno", "abort_seqno"))
 
 FAILOVER_LOG_TYPE = pa.list_(pa.struct([("vbucket_uuid", pa.int64()), ("seqno", pa.int64())]))
 
@@ -57,7 +57,10 @@ IDENTITY_COLUMNS: tuple[Column, ...] = (
     Column("capture_first", pa.string(), "capture file of the first packet"),
     Column("time_ns", pa.int64(), "time of the last packet, nanoseconds since the epoch"),
     Column(
-        "connection", pa.string(), "stable id of the connection: hash of addresses, ports and time of the first packet"
+        "connection",
+        pa.string(),
+        "stable id of the connection: hash of addresses, ports and time of the first packet; of connections in which "
+        "these are equal each has its own",
     ),
     Column(
         "direction", pa.int16(), "0: sent by the side that opened the connection (or was seen first), 1: by the other"

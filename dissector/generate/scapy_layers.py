@@ -2100,22 +2100,11 @@ class UPRBufferAck(UPRBody):
     consumers send one when they have freed more than a fifth of the window, or after 5 seconds.
     """
 
-    form: ClassVar[Form | None] = Form("dcp", 0x5D, extras_size=4)
+    form: ClassVar[Form | None] = Form("dcp", 0x5D, extras_size=4, takes_value=False)
     fields_desc: ClassVar[list[AnyField]] = [
         IntField("buffer_bytes", 0),  # bytes that the consumer has freed
         StrLenField("key", b"", length_from=_key_length),  # must not be there
-        StrField("value", b""),  # bytes, may be there
-    ]
-
-
-class UPRBufferAckCountAsValue(UPRBufferAck):
-    """buffer_ack (DCP_BUFFER_ACK), request: count as value."""
-
-    form: ClassVar[Form | None] = Form("dcp", 0x5D, value_size=4, exact=True)
-    fields_desc: ClassVar[list[AnyField]] = [
-        StrLenField("key", b"", length_from=_key_length),  # must not be there
-        IntField("buffer_bytes", 0),  # bytes that the consumer has freed
-        StrField("value", b""),  # what is left of the value
+        StrField("value", b""),  # must not be there
     ]
 
 
@@ -4314,7 +4303,6 @@ BODIES: tuple[type[UPRBody], ...] = (
     UPRNoop,
     UPRNoopResponse,
     UPRBufferAck,
-    UPRBufferAckCountAsValue,
     UPRBufferAckResponse,
     UPRControl,
     UPRControlResponse,

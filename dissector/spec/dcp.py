@@ -277,11 +277,7 @@ _CONNECTION_MESSAGES: tuple[Message, ...] = (
         "Server consumers send one when they have freed more than a fifth of the window, or after 5 seconds.",
         "kv_engine",
         request=Shape(
-            layouts=(
-                Layout("buffer ack", extras=(fields.BUFFER_BYTES,)),
-                Layout("count as value", value=(fields.BUFFER_BYTES,), note="ack-count-in-value"),
-            ),
-            value=_MAY,
+            layouts=(Layout("buffer ack", extras=(fields.BUFFER_BYTES,)),),
             datatypes=(0,),
         ),
         responses=_EMPTY,

@@ -46,7 +46,7 @@ DEFECTS: tuple[DefectSpec, ...] = (
     DefectSpec("extras-unexpected", _E, "unexpected extras", "The message must not have extras.", rule="FRM-03"),
     DefectSpec(
         "layout-of-other-dialect",
-        _W,
+        _E,
         "layout of another dialect",
         "The extras length belongs to another dialect's form of this message; decoded by that form.",
         rule="FRM-03",

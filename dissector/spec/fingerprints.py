@@ -12,13 +12,13 @@ class Fingerprint(NamedTuple):
 
     opcode: int
     extras: int
-    dialect: Dialect | None = None
+    dialect: Dialect
     version: int | None = None
     since: Release | None = None
     until: Release | None = None
 
 
-#: The first form with a dialect decides; later ones that disagree are contradictions. The 31-byte mutation decides
+#: The dialect with more of these is spoken; those that disagree are contradictions. The 31-byte mutation decides
 #: nothing: it was sent from 2014-01-21 on, before the marker had a range and after.
 FORMS: tuple[Fingerprint, ...] = (
     Fingerprint(0x53, 40, Dialect.UPR),

@@ -247,4 +247,4 @@ def _open(summary: ConnectionSummary, row: dict[str, Any]) -> None:
         return
     summary.opened = 1 - row["direction"] if row["open_flags"] & _PRODUCES else row["direction"]
     if row["open_flags"] & _DELETE_TIMES:
-        summary.era.narrow(fingerprints.DELETE_TIMES_SINCE, None)
+        summary.era.at_least(fingerprints.DELETE_TIMES_SINCE)

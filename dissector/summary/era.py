@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from dissector.codec.dialect import narrowed
 from dissector.spec import fingerprints, registry
 from dissector.spec.model import Dialect
 
@@ -28,50 +29,53 @@ class RequestForm(NamedTuple):
 
 @dataclass(slots=True)
 class Era:
-    """The releases that can have sent what was seen."""
+    """The releases that can have sent what was seen, which depends on the dialect that all of it together shows."""
 
-    since: Release | None = None
-    until: Release | None = None
-    contradictions: list[str] = field(default_factory=list)
-    _dialect: Dialect | None = None
+    _forms: dict[fingerprints.Fingerprint, None] = field(default_factory=dict)
+    _oldest: Release | None = None  #: by what belongs to no dialect's form
 
     def add(self, form: RequestForm) -> None:
         """Take a form of a request that was not seen before."""
         for known in fingerprints.fingerprints_of(form.opcode, form.extras, form.marker_version):
-            self._decide(known)
+            self._forms.setdefault(known)
         if form.flexible:
-            self.narrow(fingerprints.FLEXIBLE_SINCE, None)
+            self.at_least(fingerprints.FLEXIBLE_SINCE)
 
-    def narrow(self, since: Release | None, until: Release | None) -> None:
-        """Narrow the releases down by what one message proves."""
-        if since is not None and (self.since is None or since > self.since):
-            self.since = since
-        if until is not None and (self.until is None or until < self.until):
-            self.until = until
+    def at_least(self, since: Release) -> None:
+        """Take what one message proves that no form of a request stands for."""
+        self._oldest, _ = narrowed((self._oldest, None), since, None)
 
-    def _decide(self, form: fingerprints.Fingerprint) -> None:
-        if self._dialect is None:
-            self._dialect = form.dialect
-        elif form.dialect is not self._dialect:
-            message = registry.message(Dialect.DCP, form.opcode)
-            name = message.name if message is not None else f"0x{form.opcode:02x}"
-            says = f"{form.dialect}: {name} with {form.extras} bytes of extras"
-            if says not in self.contradictions:
-                self.contradictions.append(says)
-            return
-        self.narrow(form.since, form.until)
+    def releases(self, spoken: Dialect | None) -> tuple[Release | None, Release | None]:
+        """Return the oldest and the newest release that fit the messages of the dialect that is spoken."""
+        era: tuple[Release | None, Release | None] = (self._oldest, None)
+        for form in self._forms:
+            if form.dialect is spoken:
+                era = narrowed(era, form.since, form.until)
+        return era
 
-    def text(self, dialect: Dialect) -> str | None:
+    def contradictions(self, spoken: Dialect | None) -> list[str]:
+        """Return the messages of another dialect."""
+        found: dict[str, None] = {}
+        for form in self._forms:
+            if form.dialect is not spoken:
+                message = registry.message(Dialect.DCP, form.opcode)
+                name = message.name if message is not None else f"0x{form.opcode:02x}"
+                found[f"{form.dialect}: {name} with {form.extras} bytes of extras"] = None
+        return list(found)
+
+    def text(self, dialect: Dialect, spoken: Dialect | None) -> str | None:
         """Write the era; None: nothing shows it."""
-        if self.since is None:
+        since, until = self.releases(spoken)
+        if since is None:
             return _FIRST_RELEASE if dialect in (Dialect.DRAFT, Dialect.PROTO, Dialect.UPR) else None
-        newest = str(self.since)
-        if self.until is None or self.until < self.since:
+        newest = str(since)
+        if until is None or until < since:
             return f"{newest}+" if newest[0].isdigit() else newest
-        return newest if self.until == self.since else f"{newest} to {self.until}"
+        return newest if until == since else f"{newest} to {until}"
 
-    def against(self) -> list[str]:
+    def against(self, spoken: Dialect | None) -> list[str]:
         """Return everything that does not fit together."""
-        if self.since is None or self.until is None or self.since <= self.until:
-            return list(self.contradictions)
-        return [*self.contradictions, f"messages that only {self.until} and before sent, and some of {self.since}"]
+        since, until = self.releases(spoken)
+        if since is None or until is None or since <= until:
+            return self.contradictions(spoken)
+        return [*self.contradictions(spoken), f"messages that only {until} and before sent, and some of {since}"]

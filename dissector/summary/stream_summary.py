@@ -69,7 +69,7 @@ class ConnectionStreams:
 
 
 def requested_stream_id(text: str | None) -> int | None:
-    """Return the stream id that a request asks for: a member of its JSON value."""
+    """Return the stream id that a request asks for: a member of its JSON value, of which servers keep 16 bits."""
     if not text or '"sid"' not in text:
         return None
     try:
@@ -78,8 +78,9 @@ def requested_stream_id(text: str | None) -> int | None:
     except (ValueError, RecursionError):
         match = _SID.search(text)  # rows keep the first few thousand bytes only
         found = int(match[1]) if match else None
-    usable = isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= 0xFFFF
-    return found if usable else None
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        return None
+    return found & 0xFFFF
 
 
 def status_name(status: int | None) -> str | None:

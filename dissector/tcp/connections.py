@@ -65,6 +65,10 @@ def packet_of(ordinal: Any) -> tuple[Any, Any]:
     return ordinal >> _CAPTURE_SHIFT, ordinal & ((1 << _CAPTURE_SHIFT) - 1)
 
 
+#: Ids are remembered of so many times the connections that may be live: enough for a recording that comes again.
+_REMEMBERED = 4
+
+
 def segments_of(block: SegmentBlock, indexes: Iterable[int] | None = None) -> Iterator[TcpSegment]:
     """Go through the segments of a block, or some of them, one object each."""
     for index in range(len(block)) if indexes is None else indexes:
@@ -80,10 +84,15 @@ def segments_of(block: SegmentBlock, indexes: Iterable[int] | None = None) -> It
         )
 
 
-def connection_id(key: bytes, start_ns: int) -> str:
-    """Return the id of the connection whose first packet came at this time, on either of its flows."""
+def connection_id(key: bytes, start_ns: int, alike: int = 0) -> str:
+    """Return the id of the connection whose first packet came at this time, on either of its flows.
+
+    ``alike`` counts the connections of the run before it that have the same ends and the same time: a recording that
+    is there twice, or two that were made to order. They are different connections, and must not be taken for one.
+    """
     ends = min(key, reverse_key(key))
-    return hashlib.blake2b(ends + start_ns.to_bytes(8, "big", signed=True), digest_size=8).hexdigest()
+    repeat = alike.to_bytes(8, "big") if alike else b""
+    return hashlib.blake2b(ends + start_ns.to_bytes(8, "big", signed=True) + repeat, digest_size=8).hexdigest()
 
 
 @dataclass(slots=True, eq=False)
@@ -99,11 +108,12 @@ class Connection:
     last_packet: int = 0
     last_ns: int = 0
     reset: bool = False
+    alike: int = 0  #: connections of the run before it with the same ends and the same time
     id: str = ""
     _flows: tuple[Flow, Flow] | None = None
 
     def __post_init__(self) -> None:
-        self.id = connection_id(self.key, self.start_ns)
+        self.id = connection_id(self.key, self.start_ns, self.alike)
 
     def flow(self, side: int) -> Flow:
         """Return addresses and ports of a direction."""
@@ -138,6 +148,8 @@ class Connections:
     held_total: int = 0
     partial_total: int = 0
     given_up: Counter[str] = field(default_factory=Counter)  #: limit name to how often it was reached
+    #: Ids of connections that have begun, without those that are alike, to how many are; the oldest are forgotten.
+    begun: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def feed(self, segment: TcpSegment) -> None:
         """Take the next segment of the run."""
@@ -205,11 +217,20 @@ class Connections:
             (HalfConnection(), HalfConnection()),
             (framers[0], framers[1]),
             Detector(self.dialect or self.ports.dialect(flow)),
+            alike=self._count_alike(connection_id(key, segment.time_ns)),
         )
         self.count += 1
         self.live[reverse_key(key)] = (connection, 1)
         self.live[key] = (connection, 0)  # the only one where both ends are the same address and port
         return self.live[segment.key]
+
+    def _count_alike(self, name: str) -> int:
+        """Return how many connections with the same ends and the same time have begun before."""
+        before = self.begun.pop(name, 0)
+        self.begun[name] = before + 1
+        if len(self.begun) > _REMEMBERED * self.limits.connections:
+            self.begun.popitem(last=False)
+        return before
 
     def deliver(self, connection: Connection, side: int, events: list[Chunk | Gap]) -> None:
         """Feed ordered bytes and gaps to the framer, and emit its frames."""

@@ -26,11 +26,11 @@ from analysis.spark.split.records import (
     sync_point_of,
 )
 from analysis.spark.split.resume import frame_count
-from dissector.codec.dialect_evidence import HAS_FINGERPRINT, HELLO, IS_DRAFT_OPCODE, IS_EVIDENCE
+from dissector.codec.dialect_evidence import HELLO, IS_DRAFT_OPCODE, IS_EVIDENCE, SAYS_MORE
 from dissector.link.flow_key import reverse_key
 from dissector.link.segment_block import ACK, SYN
 from dissector.spec import enums, fingerprints
-from dissector.spec.model import Dialect, MessageType
+from dissector.spec.model import MessageType
 from dissector.tcp.connections import Connections
 from dissector.tcp.framing import PREFIX_BYTES, Framer, State
 from dissector.tcp.limits import SEGMENT_OVERHEAD
@@ -223,10 +223,8 @@ class PrescanConnections(Connections):
         if not chosen.any():
             return
         # Without a fingerprint, a request says no more once two of its kind have made the connection UPR.
-        likely = np.array([detector.dialect is not Dialect.MEMCACHED for detector in detectors], bool)
-        indecisive = (
-            likely[table.connection] & ~HAS_FINGERPRINT[opcode, source[table.position + 4]] & ~IS_DRAFT_OPCODE[opcode]
-        )
+        likely = np.array([detector.likely for detector in detectors], bool)
+        indecisive = likely[table.connection] & ~SAYS_MORE[opcode, source[table.position + 4]]
         chosen &= hello | (~indecisive & ~_without_hint(source, table.position))
         for index in np.flatnonzero(chosen).tolist():
             connection = table.connections[table.connection[index]]
@@ -257,7 +255,7 @@ def _note_dialect(notes: PrescanNotes, connection: Connection, packet: int) -> N
     if detector.decided and not notes.dialect_decided:
         notes.dialect_decided = True
         notes.hints.append(DialectHint(packet, DIALECT_DECIDED, b""))
-    elif detector.dialect is not Dialect.MEMCACHED and not (notes.dialect_decided or notes.dialect_likely):
+    elif detector.likely and not (notes.dialect_decided or notes.dialect_likely):
         notes.dialect_likely = True
         notes.hints.append(DialectHint(packet, DIALECT_LIKELY, b""))
 

@@ -192,7 +192,7 @@ class Resumption:
         listed = [each for each in self._notes.hints if each.side < 0 or heard[each.side]]
         renumbered = [each if each.side < 0 else each._replace(side=each.side ^ self._flipped) for each in listed]
         for each in sorted(self._hints + renumbered, key=attrgetter("packet")):
-            if each.side == DIALECT_LIKELY and detector.dialect is Dialect.MEMCACHED:
+            if each.side == DIALECT_LIKELY and not detector.likely:
                 raise UnstitchableError("the dialect is not clear")
             if each.side == DIALECT_DECIDED and not detector.decided:
                 raise UnstitchableError("the dialect is not decided")

@@ -322,6 +322,13 @@ def test_kv_commands_are_known_in_every_dialect() -> None:
     assert {decode(dialect, frame).name for dialect in Dialect} == {"select_bucket"}
 
 
+def test_the_header_tells_of_a_key_that_was_not_captured() -> None:
+    """An event that must have a key has one, even if the capture ends before it."""
+    frame = message("system_event", fields={"event": 0}, key=b"key", value=bytes(16))
+    for length in range(len(frame) - 19, len(frame)):
+        assert decode(Dialect.DCP, frame[:length]).defect_ids() == ("truncated-frame",)
+
+
 def test_draft_message_with_the_wrong_magic() -> None:
     frame = patched(message("mutation", Dialect.DRAFT, layout="28 bytes", key=b"k"), 0, b"\x80")
     assert decode(Dialect.DRAFT, frame).defect_ids() == ("wrong-direction",)

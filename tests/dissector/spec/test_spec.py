@@ -89,7 +89,7 @@ def test_every_opcode_of_each_dialect() -> None:
         (0x5A, {0}),
         (0x5B, {1}),
         (0x5C, {0}),
-        (0x5D, {4, 0}),
+        (0x5D, {4}),
         (0x5E, {0}),
         (0x5F, {13}),
         (0x60, {31}),
