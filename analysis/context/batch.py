@@ -31,7 +31,7 @@ COLUMNS = frozenset(
         *("snapshot_type", "max_visible_seqno", "high_completed_seqno", "high_prepared_seqno", "purge_seqno"),
         *("marker_version", "open_flags", "stream_flags", "start_seqno", "end_seqno", "high_seqno", "vbucket_uuid"),
         *("end_reason", "buffer_bytes", "prepared_seqno", "oso_flags", "vbucket_state", "stream_opaque", "event"),
-        *("event_version", "durability_level"),
+        *("event_version", "durability_level", "reserved", "deleted"),
     )
 )
 _EARLY = {Dialect.UPR.value: 1}
@@ -54,6 +54,8 @@ class ContextBatch(FrameBatch):
         subtype = np.maximum(self.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
         self.kind = KIND_OF[self.numbering, self.response.astype(np.int64), self.opcode, subtype]
         self.early: Mask = self.by_dialect(_EARLY, 0) > 0
+        #: Rows whose senders had received something of the other side that the capture lacks, right before them.
+        self.peer_lost: Mask = np.broadcast_to(np.False_, (self.size,))
         self._captures = captures
         self._refs: NDArray[np.void] | None = None
 
@@ -67,6 +69,16 @@ class ContextBatch(FrameBatch):
     def signed(self, name: str) -> Longs:
         """Return a column of 64-bit patterns, in which any number is a value; 0 stands for null."""
         return plain(self.batch.column(name), 0)
+
+    @property
+    def one_capture(self) -> bool:
+        """Tell whether all rows are of one capture."""
+        names, _ = encoded(self.batch.column("capture"))
+        return len(names) == 1
+
+    def capture_of(self, row: int) -> int:
+        """Return the number of a row's capture."""
+        return int(self._captures.indexes([self.batch.column("capture")[row].as_py()])[0])
 
     def refs(self) -> NDArray[np.void]:
         """Return a reference to each row."""

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dissector.array_types import Longs, Mask
 
 
 _SEARCH = 8  #: a search costs as much as a running maximum over so many rows
+
+
+_SHORT_CODES = 1 << 16  #: numbers below are sorted as 16-bit integers, by radix: several times as fast
 
 
 class RowGroups:
@@ -58,7 +63,8 @@ class RowGroups:
 
 def sorted_by(code: Longs) -> tuple[Longs, RowGroups]:
     """Return the order that brings equal codes together, and the groups in it."""
-    order = np.argsort(code, kind="stable")
+    small = len(code) > 0 and int(code.min()) >= 0 and int(code.max()) < _SHORT_CODES
+    order = np.argsort(code.astype(np.uint16) if small else code, kind="stable")
     ordered = code[order]
     first = np.empty(len(code), bool)
     if len(code):
@@ -121,4 +127,24 @@ def filled(found: Longs, values: Longs, carried: Longs, entry: Longs) -> Longs:
     missing = np.flatnonzero(found < 0)
     if len(missing):
         result[missing] = carried[entry[missing]]
+    return result
+
+
+def as_of(known: Longs, place: Longs, changes: Mapping[int, int]) -> Longs:
+    """Return what was known at each row, itself included, and leave in ``known`` what is known after the last one.
+
+    ``place`` is where each row's number is kept; ``changes`` are rows, and their new numbers.
+    """
+    if not changes:
+        constant: Longs = known[place]
+        return constant
+    changed = np.zeros(len(place), bool)
+    values = np.zeros(len(place), np.int64)
+    changed[[*changes]] = True
+    values[[*changes]] = [*changes.values()]
+    order, groups = sorted_by(place)
+    found = filled(groups.last_until(changed[order]), values[order], known, place[order])
+    result = np.empty(len(place), np.int64)
+    result[order] = found
+    known[place[order][groups.ends]] = found[groups.ends]
     return result
