@@ -1,4 +1,7 @@
-"""Flow control of a connection, message by message: slow and obvious. The oracle of the context's sums."""
+"""Flow control of a connection, message by message: slow and obvious. The oracle of the context's sums.
+
+It takes what it is given for everything that was sent: where something was lost, ask it about the whole traffic.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from analysis.context.codes import UnknownReason
 Row = dict[str, Any]
 
 SECOND = 1_000_000_000
-NEVER = 1 << 62
 HEADER = 24
 UPR = "upr"
 DRIFTS = (2, 3, 8, 1)  # bytes by which a prepare, a stream end with a stream id, a V2.1 marker, a mutation was off
@@ -38,18 +40,12 @@ class Connection:
         opened = next((row for row in rows if row["opcode"] == OPEN and not row["response"]), None)
         producing = opened is not None and (opened["open_flags"] or 0) & 1  # the other side shall produce
         self.producer = 0 if opened is None else opened["direction"] ^ int(bool(producing))
-        before = rows[: rows.index(opened)] if opened else rows
-        self.unopened = any(counts(row) or (row["opcode"] in (ACK, NOOP) and not row["response"]) for row in before)
         self.sides: tuple[list[Row], list[Row]] = ([], [])
         for row in rows:
             row["acked"] = -1 if row["acked_offset"] is None else row["acked_offset"]
             self.sides[row["direction"]].append(row)
         self.sending, self.consuming = self.sides[self.producer], self.sides[1 - self.producer]
         self.heard = [side[-1]["end_offset"] if side else 0 for side in self.sides]
-        self.hole = [
-            min((r["start_offset"] - r["gap"] - r["skipped"] for r in side if lossy(r)), default=NEVER)
-            for side in self.sides
-        ]
         self.asked, self.refused, self.changes = self.windows()
 
     def windows(self) -> tuple[list[int], list[int], list[tuple[int, int, int]]]:
@@ -72,18 +68,8 @@ class Connection:
         return sorted(asked), refused, changes
 
     def doubt(self, row: Row, top: int) -> int:
-        side = row["direction"]
-        if self.unopened:
-            return UnknownReason.START
-        if row["acked"] < 0:
-            return UnknownReason.ONE_SIDED
-        if top >= self.heard[1 - side] + HEADER:
-            return UnknownReason.GAP if self.heard[1 - side] else UnknownReason.ONE_SIDED
-        return int(row["end_offset"] > self.hole[side] or top > self.hole[1 - side])
-
-
-def lossy(row: Row) -> bool:
-    return bool(row["gap"] > 0 or row["skipped"] > 0 or row["missing"] > 0)
+        one_sided = row["acked"] < 0 or (top >= HEADER and not self.heard[1 - row["direction"]])
+        return UnknownReason.ONE_SIDED if one_sided else UnknownReason.KNOWN
 
 
 def flow_rows(rows: list[Row]) -> FlowRows:
@@ -193,9 +179,8 @@ def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Re
     if window <= 0 or last is None:
         return
     producer, consumer = connection.sending, connection.consuming
-    heard = connection.heard[connection.producer]
     acked = consumer[-1]["acked"] if consumer else -1
-    doubt = UnknownReason.START if connection.unopened else int(min(connection.hole) < NEVER or acked >= heard + HEADER)
+    doubt = UnknownReason.KNOWN if producer and consumer else UnknownReason.ONE_SIDED
     for ack in acks[known:]:
         ack_comes(ack, doubt)
     end = max(side[-1]["time_ns"] for side in (producer, consumer) if side)
@@ -203,7 +188,9 @@ def _send(connection: Connection, acks: list[Row], found: FlowRows, received: Re
         waited = max(0, end - max(freed, last["time_ns"]))
         found.stalls.append((last["start_offset"], last["start_offset"], least, window, waited, doubt))
     pauses = [pause for pause in pauses if pause.low * 5 >= pause.window]
-    quiet = end - last["time_ns"]
+    # The other direction's clock may be a second ahead.
+    ends = [side[-1]["time_ns"] - skew for side, skew in ((producer, 0), (consumer, SECOND)) if side]
+    quiet = max(0, max(ends) - last["time_ns"])
     if quiet <= 10 * SECOND and not pauses:
         return
     top = max([acked, *(ack["acked"] for ack in acks)])

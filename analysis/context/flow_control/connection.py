@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from analysis.context.clock import SECOND_NS, SKEW_NS
 from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NEVER, SHORTEST_MESSAGE, BufferSizes
 from analysis.context.flow_control.consumer import ConsumerFlow, UnackedMessages
-from analysis.context.flow_control.producer import QUIET_NS, SECOND_NS, FlowSums, ProducerFlow, acked_bytes
+from analysis.context.flow_control.doubts import Doubts
+from analysis.context.flow_control.lost_bytes import MOST_PENDING, SHORTEST_ACK, Loss, LostBytes
+from analysis.context.flow_control.producer import QUIET_NS, ProducerFlow
 from analysis.context.flow_control.rows import (
     ACK,
     ACKED,
@@ -26,14 +29,16 @@ from analysis.context.flow_control.rows import (
     NONE,
     NOOP,
     SIDE_SHIFT,
-    SIZE,
     TIME,
     RowBuffer,
+    loss_rows,
+    places_of,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from analysis.context.clock import CaptureClock
     from dissector.array_types import Longs
 
 
@@ -44,13 +49,18 @@ class FlowTables:
     """The tables of flow control, as buffers of rows: one set for all connections."""
 
     def __init__(self) -> None:
-        self.sent = RowBuffer(("window", "full", "outstanding", "unacked", "root", "unknown"), ("ack",))
-        self.stalls = RowBuffer(("outstanding", "window", "waited_ns", "waited_s", "root", "unknown"), ("last",))
+        self.sent = RowBuffer(
+            ("window", "full", "outstanding", "outstanding_most", "unacked", "root", "unknown"), ("ack",)
+        )
+        self.stalls = RowBuffer(
+            ("outstanding", "window", "waited_ns", "waited_s", "stepped", "root", "unknown"), ("last",)
+        )
         self.acks = RowBuffer(
             (
                 *(
                     "bytes",
                     "due",
+                    "due_least",
                     "excess",
                     "window",
                     "wanted",
@@ -59,13 +69,25 @@ class FlowTables:
                     "noops_since",
                     "latency_ns",
                     "latency_s",
+                    "stepped",
                 ),
-                *("over_root", "late_root", "zero_root", "unwanted_root", "unknown"),
+                *("over_root", "late_root", "zero_root", "unwanted_root", "request_unknown", "unknown"),
             ),
             ("oldest",),
         )
         self.idle_producers = RowBuffer(
-            ("leftover", "window", "quiet_ns", "quiet_s", "drift", "drift_count", "unknown"), ("last",)
+            (
+                "leftover",
+                "leftover_most",
+                "window",
+                "quiet_ns",
+                "quiet_s",
+                "stepped",
+                "drift",
+                "drift_count",
+                "unknown",
+            ),
+            ("last",),
         )
 
 
@@ -73,27 +95,30 @@ class CapturedSoFar(NamedTuple):
     """How much of a direction was captured so far."""
 
     end: int  #: offset at which its last message ends; 0: there is none
-    first_gap: int  #: offset of the first byte that is missing; NEVER: none is
     acked: int  #: offset of the other direction that its last message acknowledged
     time_ns: int  #: of its last message
+    place: int  #: of its last message's packet in the captures
 
 
 class ConnectionFlow:
     """Collects the rows of one connection and adds them up, for its producer and its consumer."""
 
-    def __init__(self, connection: int, producer_side: int, tables: FlowTables) -> None:
+    def __init__(self, connection: int, producer_side: int, tables: FlowTables, clock: CaptureClock) -> None:
         self.producer_side = producer_side
         self.buffer_sizes = BufferSizes()
-        self.unopened = False  #: messages came before the connection's open, so its beginning is missing
         self._connection = connection
         self._tables = tables
+        self._clock = clock
         self._unacked = UnackedMessages()
-        self._producer = ProducerFlow(connection, tables.sent, tables.stalls)
-        self._consumer = ConsumerFlow(connection, tables.acks, self._unacked)
+        self._producer = ProducerFlow(connection, tables.sent, tables.stalls, clock)
+        self._consumer = ConsumerFlow(connection, tables.acks, self._unacked, clock)
         self._messages_done = 0  #: messages of these that were added up
         self._acks: Longs = NONE  #: that one side has not passed yet
         self._acks_known = 0  #: of these, known to the producer
         self._acks_done = 0  #: of these, added up for the consumer
+        self._lost = LostBytes(), LostBytes()  #: of the producer and of the consumer
+        self._lost_acks: list[Loss] = []  #: of the consumer, not yet among the acks
+        self._unopened = False
         self._gave_up = False
 
     @property
@@ -101,23 +126,57 @@ class ConnectionFlow:
         """Return how many rows are kept in memory."""
         return int(self._unacked.rows.shape[1] + self._acks.shape[1] + self._consumer.noops_kept)
 
+    def begin_unknown(self) -> None:
+        """Messages came before the connection's open: its beginning is missing, so its window is not known."""
+        if not self._unopened:
+            self._unopened = True
+            if not self._producer.changes:
+                self._producer.begin_unknown()
+            if not self._consumer.changes:
+                self._consumer.begin_unknown()
+
+    def note_loss(self, side: int, loss: Loss) -> None:
+        """Bytes of a side were lost, or have no name."""
+        if side == self.producer_side:
+            self._lost[0].add(loss.begin, loss.end)
+            if not loss.unnamed:
+                self.buffer_sizes.note_lost_responses(loss.begin, loss.acked, loss.time_ns, loss.place)
+        elif loss.end - loss.begin >= SHORTEST_ACK and not loss.unnamed:  # what has no name gives nothing back
+            self._lost[1].add(loss.begin, loss.end)
+            self._lost_acks.append(loss)
+            self.buffer_sizes.note_lost_requests(loss.begin, loss.end)
+        self._gave_up |= max(each.pending for each in self._lost) > MOST_PENDING
+
     def add_rows(self, rows: Longs) -> None:
         """Add rows, in the order of the capture."""
         code = rows[CODE]
         own = code >> SIDE_SHIFT & 1 == self.producer_side
         kind = code & KIND
         if own.all() and not kind.any():
-            self._unacked.append(rows)
+            self._unacked.append(self._in_order(rows, self._unacked.rows))
             return
         sent = own & (kind == COUNTED)
         if sent.any():
-            self._unacked.append(rows[:, sent])
+            self._unacked.append(self._in_order(rows[:, sent], self._unacked.rows))
         acks = ~own & (kind == ACK)
         if acks.any():
-            self._acks = np.concatenate((self._acks, rows[:, acks]), axis=1)
+            self._acks = np.concatenate((self._acks, self._in_order(rows[:, acks], self._acks)), axis=1)
         noops = own & (kind == NOOP)
         if noops.any():
             self._consumer.add_noops(rows[END, noops])
+
+    def _in_order(self, rows: Longs, before: Longs) -> Longs:
+        """Return rows whose ends never go back.
+
+        Where they do, recordings of several connections were taken for one: nothing is known of its sums any more.
+        """
+        last = int(before[END, -1]) if before.shape[1] else 0
+        ends = rows[END]
+        if ends[0] < last or (ends[1:] < ends[:-1]).any():
+            self._gave_up = True
+            rows = rows.copy()
+            rows[END] = np.maximum(np.maximum.accumulate(ends), last)
+        return rows
 
     def add_up(self, captured: tuple[CapturedSoFar, CapturedSoFar], *, final: bool = False) -> None:
         """Add up the messages and acks for which everything is captured that their senders knew."""
@@ -125,13 +184,26 @@ class ConnectionFlow:
         if self.buffer_sizes.overflowed:
             self._gave_up = True
         final = final or self._gave_up  # nothing is waited for any more
+        self._insert_lost_acks()
         self.buffer_sizes.pair_controls(from_consumer.end, final=final)
-        self._add_up_acks(from_producer, from_consumer, final=final)
-        self._add_up_messages(from_producer, from_consumer, final=final)
+        self._add_up_acks(from_producer, final=final)
+        self._add_up_messages(from_consumer, final=final)
         self._drop_done()
+
+    def _insert_lost_acks(self) -> None:
+        """Put losses among the acks: each may have held some."""
+        if self._lost_acks:
+            rows = [loss_rows(loss, 1 - self.producer_side) for loss in self._lost_acks]
+            acks = np.concatenate((self._acks, *rows), axis=1)
+            self._acks = acks[:, np.argsort(acks[END], kind="stable")]
+            self._lost_acks = []
 
     def finish(self, captured: tuple[CapturedSoFar, CapturedSoFar]) -> None:
         """Add up the rest at the end of the capture."""
+        for side in (0, 1):
+            own, other = captured[side], captured[1 - side]
+            if own.end and other.acked >= own.end + SHORTEST_MESSAGE:  # the other side had received more
+                self.note_loss(side, Loss(own.end, other.acked, own.acked, own.time_ns, own.place))
         self.add_up(captured, final=True)
         self._finish_producer(captured[self.producer_side], captured[1 - self.producer_side])
 
@@ -140,7 +212,7 @@ class ConnectionFlow:
         self._gave_up = True
         self.add_up(captured)
 
-    def _add_up_messages(self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar, *, final: bool) -> None:
+    def _add_up_messages(self, from_consumer: CapturedSoFar, *, final: bool) -> None:
         producer, unacked = self._producer, self._unacked
         ends, acked = unacked.rows[END], unacked.rows[ACKED]
         while True:
@@ -153,14 +225,14 @@ class ConnectionFlow:
                     ready = self._messages_done + _prefix(unknown_acks)
                 if ready > self._messages_done:
                     part = unacked.rows[:, self._messages_done : ready]
-                    unknown = self._unknown_reasons(part, from_producer, from_consumer)
-                    self._acks_known += producer.add_up(part, self._acks[:, self._acks_known :], unknown)
+                    doubts = self._doubts(part, from_consumer)
+                    self._acks_known += producer.add_up(part, self._acks[:, self._acks_known :], self._lost, doubts)
                     self._messages_done = ready
             if self._messages_done < stop or change is None:
                 return
             producer.change_window(change)
 
-    def _add_up_acks(self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar, *, final: bool) -> None:
+    def _add_up_acks(self, from_producer: CapturedSoFar, *, final: bool) -> None:
         consumer = self._consumer
         acked = self._acks[ACKED]
         while True:
@@ -177,78 +249,87 @@ class ConnectionFlow:
                     )
                 if ready > self._acks_done:
                     part = self._acks[:, self._acks_done : ready]
-                    consumer.add_up(part, self.buffer_sizes, self._unknown_reasons(part, from_consumer, from_producer))
+                    consumer.add_up(part, self.buffer_sizes, self._lost[0], self._doubts(part, from_producer))
                     self._acks_done = ready
             if change is None or self._acks_done < stop or (stop == len(acked) and consumer.acked_offset < limit):
                 return
             consumer.change_window(change.offset, change.size)
 
-    def _unknown_reasons(self, rows: Longs, own: CapturedSoFar, other: CapturedSoFar) -> Longs | int:
-        """Tell which rows come after a gap, in their own direction or in what their sender had received."""
-        if self.unopened:
-            return UnknownReason.START
+    def _doubts(self, rows: Longs, other: CapturedSoFar) -> Doubts:
+        """Tell which rows can't be decided at all, and why sums of the others may have bounds."""
+        reason = UnknownReason.START if self._unopened else UnknownReason.GAP
         if self._gave_up:
-            return UnknownReason.LIMIT
-        ends, acked = rows[END], rows[ACKED]
-        top = int(acked.max())
-        if (
-            ends[-1] <= own.first_gap
-            and top <= other.first_gap
-            and top < other.end + SHORTEST_MESSAGE
-            and acked.min() >= 0
-        ):
-            return UnknownReason.KNOWN
-        top_acked = np.maximum.accumulate(acked)
-        unknown = np.where(
-            (ends > own.first_gap) | (top_acked > other.first_gap), UnknownReason.GAP, UnknownReason.KNOWN
-        )
-        unknown[top_acked >= other.end + SHORTEST_MESSAGE] = UnknownReason.GAP if other.end else UnknownReason.ONE_SIDED
-        unknown[acked < 0] = UnknownReason.ONE_SIDED
-        return unknown
+            return Doubts(reason, self._unopened, np.full(rows.shape[1], UnknownReason.LIMIT))
+        acked = rows[ACKED]
+        if other.end and acked.min() >= 0:
+            return Doubts(reason, self._unopened)
+        one_sided = acked < 0
+        if not other.end:  # and it had received something
+            one_sided |= np.maximum.accumulate(acked) >= SHORTEST_MESSAGE
+        return Doubts(reason, self._unopened, np.where(one_sided, UnknownReason.ONE_SIDED, UnknownReason.KNOWN))
 
     def _finish_producer(self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar) -> None:
         """At the end of the capture, report a full window, or an idle producer with unacked bytes."""
-        producer, consumer, unacked = self._producer, self._consumer, self._unacked
+        producer = self._producer
         late_acks = self._acks[:, self._acks_known :]
         if producer.window <= 0 or not producer.last_message.shape[1]:
             return
-        lost = (
-            min(from_producer.first_gap, from_consumer.first_gap) < NEVER
-            or from_consumer.acked >= from_producer.end + SHORTEST_MESSAGE
-        )
-        unknown = UnknownReason.GAP if lost else UnknownReason.KNOWN
-        if self.unopened or self._gave_up:
-            unknown = UnknownReason.START if self.unopened else UnknownReason.LIMIT
-        if late_acks.shape[1]:
-            at = np.full(late_acks.shape[1], producer.outstanding, np.int64)
-            acked = acked_bytes(at, late_acks[SIZE])
-            none = np.zeros(late_acks.shape[1], np.int64)
-            producer.note_stalls(NONE, late_acks, none, FlowSums(at, at, acked, 0, 0), unknown)
-            producer.note_outstanding(int((at - acked).min()))
-            producer.outstanding -= int(acked[-1])
+        reason = UnknownReason.START if self._unopened else UnknownReason.GAP
+        rows = np.array([UnknownReason.LIMIT]) if self._gave_up else None
+        if rows is None and not (from_producer.end and from_consumer.end):
+            rows = np.array([UnknownReason.ONE_SIDED])
+        doubts = Doubts(reason, self._unopened, rows)
+        sent = max(from_producer.end, from_consumer.acked)
+        producer.receive_late_acks(late_acks, self._lost[0], sent, doubts)
         end_ns = max(from_producer.time_ns, from_consumer.time_ns)
-        producer.note_final_stall(end_ns, unknown)
-        quiet = end_ns - int(producer.last_message[TIME, 0])
-        if quiet <= QUIET_NS and producer.idle is None:
+        end = max(from_producer.place, from_consumer.place)
+        producer.note_final_stall(end_ns, end, doubts)
+        self._report_idle_producer(from_producer, from_consumer, end, doubts)
+
+    def _report_idle_producer(
+        self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar, end: int, doubts: Doubts
+    ) -> None:
+        producer, consumer, unacked = self._producer, self._consumer, self._unacked
+        last = producer.last_message
+        begin = int(places_of(last)[0])
+        # The two directions may be stamped by clocks of their own.
+        quiet, by_other = (
+            self._clock.elapsed(int(last[TIME, 0]), each.time_ns, begin, max(each.place, begin))
+            for each in (from_producer, from_consumer)
+        )
+        quiet = max(quiet, by_other - SKEW_NS)
+        stepped = bool(self._clock.was_set_between(begin, end))
+        if quiet <= QUIET_NS and not stepped and producer.idle is None:
             return
-        place = int(np.searchsorted(unacked.rows[END], max(from_consumer.acked, consumer.acked_offset), side="right"))
-        left = min(max(int(unacked.sums[place]) - consumer.acked_lenient, 0), producer.outstanding)
-        drift, count = consumer.explaining_drift(left, place) if quiet > QUIET_NS and consumer.window > 0 else (0, 0)
-        guilty = consumer.last_ack if consumer.last_ack.shape[1] else producer.last_message
+        acked = max(from_consumer.acked, consumer.acked_offset)
+        place = int(np.searchsorted(unacked.rows[END], acked, side="right"))
+        arrived = int(unacked.sums[place])
+        most = min(consumer.most_left(arrived, self._lost[0], acked), producer.outstanding + producer.more)
+        left = min(max(arrived - consumer.acked_lenient, 0), producer.outstanding)
+        exact = left == most or not (producer.more or consumer.uncertain)
+        most = left if exact else max(most, left)
+        drift, count = (0, 0)
+        if quiet > QUIET_NS and consumer.window > 0:
+            drift, count = consumer.explaining_drift(left, place, exact=exact)
+        guilty = consumer.last_ack if consumer.last_ack.shape[1] else last
         if producer.idle is not None and not drift:
-            left, quiet, guilty = producer.idle.low, producer.idle.quiet_ns, producer.idle.guilty
+            left = most = producer.idle.low
+            quiet, stepped = producer.idle.quiet_ns, False
+            guilty = producer.idle.guilty
         elif producer.outstanding >= producer.window:
             return
         self._tables.idle_producers.add(
             self._connection,
-            {"guilty": guilty, "last": producer.last_message},
+            {"guilty": guilty, "last": last},
             leftover=left,
+            leftover_most=most,
             window=producer.window,
             quiet_ns=quiet,
             quiet_s=quiet // SECOND_NS,
+            stepped=int(stepped),
             drift=drift,
             drift_count=count,
-            unknown=unknown,
+            unknown=doubts.of(np.array([left]), np.array([most])),
         )
 
     def _drop_done(self) -> None:
@@ -264,6 +345,8 @@ class ConnectionFlow:
                 self._messages_done = unacked.merge(
                     max(producer.changed_at, int(unacked.rows[END, done - 1]) if done else -1), self._messages_done
                 )
+        self._lost[0].drop_until(min(producer.passed, consumer.acked_offset))
+        self._lost[1].drop_until(producer.acked_offset)
         if self.kept - done > KEEP:
             self._gave_up, done = True, self._messages_done
         self._messages_done -= done

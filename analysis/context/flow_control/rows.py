@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.context import kinds
+from analysis.context.clock import place
+from analysis.context.flow_control.lost_bytes import SHORTEST_ACK
 from analysis.context.frame_refs import REF
 from analysis.context.tables import Table
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.batch import ContextBatch
+    from analysis.context.flow_control.lost_bytes import Loss
     from dissector.array_types import Longs
 
 
@@ -31,6 +34,8 @@ WIDTH = 11
 #: Bits of CODE: what the row is, which miscounted message (see DRIFTS), and more.
 COUNTED, ACK, NOOP = range(3)
 KIND, DRIFT_SHIFT, DRIFT, UPR, SIDE_SHIFT, MALFORMED = 0x3, 2, 0x7, 0x20, 6, 0x80
+VAGUE = 0x100  #: of an ack: how much it gives back was not captured
+LOST = 0x200  #: no ack, but lost bytes that may have held some: they are vague as well
 
 #: Messages whose size consumers have been known to count wrongly, and the bytes that they were off by (FLC-05).
 DRIFTS: tuple[tuple[str, int], ...] = (
@@ -50,6 +55,7 @@ _DRIFT_OF[[kinds.PREPARE, kinds.STREAM_END, kinds.SNAPSHOT_MARKER, kinds.MUTATIO
     _MUTATION,
 )
 NONE = np.empty((WIDTH, 0), np.int64)
+_PACKET = (1 << 40) - 1
 
 
 def matrix_of(frames: ContextBatch, rows: Longs, ack: NDArray[np.bool_], counted: NDArray[np.bool_]) -> Longs:
@@ -80,8 +86,32 @@ def matrix_of(frames: ContextBatch, rows: Longs, ack: NDArray[np.bool_], counted
         given = frames.numbers("buffer_bytes")[at]
         matrix[SIZE, others] = np.where(ack[at], np.maximum(given, 0), 0)
         code[others] |= np.where(ack[at], np.where(given < 0, ACK | MALFORMED, ACK), NOOP)
+        cut_off = others[ack[at] & (given < 0) & (frames.numbers("missing")[at] > 0)]
+        code[cut_off] |= VAGUE
     matrix[CODE] = code
     return matrix
+
+
+def places_of(rows: Longs) -> Longs:
+    """Return the places of the packets that completed rows, for the capture's clock; 0: there is no row."""
+    found: Longs = place(rows[CAPTURE], rows[LAST])
+    return found
+
+
+def loss_rows(loss: Loss, side: int) -> Longs:
+    """Return rows for lost bytes of a consumer: one for their first possible ack, and one for their last."""
+    rows = np.zeros((WIDTH, 2), np.int64)
+    for line, number in (
+        (ACKED, loss.acked),
+        (TIME, loss.time_ns),
+        (CAPTURE, loss.place >> 40),
+        (LAST, loss.place & _PACKET),
+    ):
+        rows[line] = number
+    rows[CODE] = ACK | VAGUE | LOST | side << SIDE_SHIFT
+    rows[START] = loss.begin
+    rows[END] = loss.begin + SHORTEST_ACK, loss.end
+    return rows
 
 
 def refs_of(rows: Longs) -> NDArray[np.void]:

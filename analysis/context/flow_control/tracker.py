@@ -7,19 +7,44 @@ made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.context import kinds
-from analysis.context.flow_control.buffer_size import BUFFER_SIZE_KEY, NEVER, NO_WINDOW, requested_size
+from analysis.context.clock import place
+from analysis.context.flow_control.buffer_size import (
+    BUFFER_SIZE_KEY,
+    NO_WINDOW,
+    SHORTEST_MESSAGE,
+    SHORTEST_REQUEST,
+    UNKNOWN_WINDOW,
+    requested_size,
+)
 from analysis.context.flow_control.connection import CapturedSoFar, ConnectionFlow, FlowTables
-from analysis.context.flow_control.rows import ACKED, CODE, END, SIDE_SHIFT, SIZE, TIME, WIDTH, matrix_of
+from analysis.context.flow_control.lost_bytes import Loss
+from analysis.context.flow_control.rows import (
+    ACKED,
+    CAPTURE,
+    CODE,
+    END,
+    LAST,
+    SIDE_SHIFT,
+    SIZE,
+    START,
+    TIME,
+    WIDTH,
+    matrix_of,
+)
+from analysis.context.losses import losses_of
+from dissector.spec.model import Dialect
+from dissector.spec.registry import message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.batch import ContextBatch
+    from analysis.context.clock import CaptureClock
     from analysis.context.tables import Table
     from dissector.array_types import Longs
 
@@ -27,26 +52,36 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 1 << 15, 1 << 18  #: rows that are handed over together: at least and at most
 _ROWS_PER_CONNECTION = 256  #: between these, so many for each connection
 KEEP_ALL = 1 << 19  #: rows of all connections that may be kept
+#: Opcodes that have a name: it is known whether they count.
+_NAMED = np.array([message(Dialect.DCP, opcode) is not None for opcode in range(256)])
+_MOST_KEPT = 64  #: losses of a connection that are remembered before it is known which side produces
+_CONTROL = (
+    *("opaque", "key", "text", "status", "response", "direction", "start_offset", "end_offset", "acked_offset"),
+    *("time_ns", "gap", "skipped", "missing"),
+)
 _RELIEF = 0.75  #: once there are more, connections give up until this part of the limit is left
 
 
 class FlowControl:
     """The flow control of all connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: CaptureClock) -> None:
+        self._clock = clock
         self._tables = FlowTables()
         self._flows: dict[int, ConnectionFlow] = {}
+        self._kept: dict[int, list[tuple[int, Loss]]] = {}  #: of connections without a flow: side and loss
         self._gathered: list[Longs] = []
         self._gathered_connections: list[Longs] = []  #: the connection of each row in these
         self._gathered_rows = 0
         # By direction:
         self._end = np.zeros(0, np.int64)
-        self._first_gap = np.zeros(0, np.int64)
         self._acked = np.zeros(0, np.int64)
         self._time_ns = np.zeros(0, np.int64)
+        self._place = np.zeros(0, np.int64)
         # By connection:
         self._active = np.zeros(0, bool)  #: an ack or a control came, so its messages count one by one
         self._unopened = np.zeros(0, bool)
+        self._open_answered = np.zeros(0, np.int64)  #: ordinal of the answer to an open; 0: none so far
         self._before_window = np.zeros((WIDTH, 0), np.int64)  #: the sum of the messages before that, as one row
 
     def fold(self, frames: ContextBatch, facts: dict[str, Longs]) -> None:
@@ -57,14 +92,20 @@ class FlowControl:
         self._end[direction] = frames.numbers("end_offset")
         self._acked[direction] = frames.numbers("acked_offset")
         self._time_ns[direction] = frames.numbers("time_ns")
-        self._note_gaps(frames)
+        self._place[direction] = place(frames.refs()["capture"], frames.numbers("packet_last"))
         plain = ~frames.response & ~frames.draft
         counted = (frames.numbers("flow_bytes") > 0) & plain
         ack = (frames.kind == kinds.ACK) & plain
         noop = (frames.opcode == kinds.NOOP) & (frames.kind != kinds.NONE) & plain
+        answers = np.flatnonzero((frames.opcode == kinds.OPEN) & frames.response & ~frames.draft)
+        if len(answers):
+            first = answers[::-1]  # of several writes to one place the last one stays
+            first = first[self._open_answered[frames.connection[first]] == 0]
+            self._open_answered[frames.connection[first]] = frames.ordinal[first]
+        unknown = self._unknown_bytes(frames)
         control = np.flatnonzero((frames.opcode == kinds.CONTROL) & (frames.kind != kinds.NONE) & ~frames.draft)
-        if len(control):
-            self._controls(frames, facts, control)
+        if len(control) or len(unknown):
+            self._controls(frames, facts, control, unknown)
         for mask, active in ((ack, True), (noop, False)):
             if mask.any():
                 self._start_flows(frames, facts, np.flatnonzero(mask), active=active)
@@ -95,19 +136,19 @@ class FlowControl:
         if room <= len(self._active):
             return
         more = max(room, 2 * len(self._active)) - len(self._active)
-        for name, empty in (("_end", 0), ("_first_gap", NEVER), ("_acked", -1), ("_time_ns", 0)):
+        for name, empty in (("_end", 0), ("_acked", -1), ("_time_ns", 0), ("_place", 0)):
             setattr(self, name, np.concatenate((getattr(self, name), np.full(2 * more, empty, np.int64))))
         self._before_window = np.concatenate((self._before_window, np.zeros((WIDTH, more), np.int64)), axis=1)
         for name in ("_active", "_unopened"):
             setattr(self, name, np.concatenate((getattr(self, name), np.zeros(more, bool))))
+        self._open_answered = np.concatenate((self._open_answered, np.zeros(more, np.int64)))
 
-    def _note_gaps(self, frames: ContextBatch) -> None:
-        """Note the first missing byte of each direction."""
-        gap, skipped, missing = frames.numbers("gap"), frames.numbers("skipped"), frames.numbers("missing")
-        lost = np.flatnonzero((gap > 0) | (skipped > 0) | (missing > 0))
-        if len(lost):
-            begin = frames.numbers("start_offset")[lost] - np.maximum(gap[lost], 0) - np.maximum(skipped[lost], 0)
-            np.minimum.at(self._first_gap, frames.direction_id[lost], begin)
+    def _unknown_bytes(self, frames: ContextBatch) -> Longs:
+        """Return the rows before which bytes were lost, and those of messages that have no name."""
+        unnamed = np.flatnonzero((frames.kind == kinds.NONE) & ~frames.response & ~frames.draft)
+        unnamed = unnamed[~_NAMED[frames.opcode[unnamed]]]
+        lost = losses_of(frames).rows
+        return np.union1d(lost, unnamed) if len(unnamed) else lost
 
     def _gather(
         self,
@@ -120,6 +161,9 @@ class FlowControl:
         rows = np.flatnonzero(counted | ack | noop)
         early = rows[facts["opened"][rows] == 0]
         if len(early):
+            # The answer to an open that was lost shows as well that nothing had been sent before.
+            answered = self._open_answered[frames.connection[early]]
+            early = early[(answered == 0) | (answered > frames.ordinal[early])]
             self._unopened[frames.connection[early]] = True
         number = frames.connection[rows]
         inactive = counted[rows] & ~self._active[number]
@@ -136,24 +180,57 @@ class FlowControl:
         number, before = frames.connection[rows], self._before_window
         before[SIZE] += np.bincount(number, frames.numbers("flow_bytes")[rows], before.shape[1]).astype(np.int64)
         before[END, number] = frames.numbers("end_offset")[rows]
+        before[START, number] = frames.numbers("start_offset")[rows]
         before[TIME, number] = frames.numbers("time_ns")[rows]
+        before[LAST, number] = frames.numbers("packet_last")[rows]
+        before[CAPTURE, number] = frames.refs()["capture"][rows]
         before[CODE, number] = frames.side[rows] << SIDE_SHIFT
         np.maximum.at(before[ACKED], number, frames.numbers("acked_offset")[rows])
 
-    def _controls(self, frames: ContextBatch, facts: dict[str, Longs], rows: Longs) -> None:
-        """Pass control requests and responses on to their connections."""
+    def _controls(self, frames: ContextBatch, facts: dict[str, Longs], rows: Longs, unknown: Longs) -> None:
+        """Pass control requests and responses on to their connections, and unknown bytes in between."""
         self._start_flows(frames, facts, rows)
-        names = ("opaque", "key", "text", "status", "response", "direction", "end_offset", "acked_offset", "time_ns")
-        for number, row in zip(frames.connection[rows].tolist(), frames.rows(rows, names), strict=True):
-            flow = self._flows[number]
-            if row["response"] and row["direction"] == flow.producer_side:
-                acked = -1 if row["acked_offset"] is None else row["acked_offset"]
-                flow.buffer_sizes.note_response(
-                    row["end_offset"], acked, row["opaque"], row["time_ns"], granted=row["status"] == 0
-                )
-            elif not row["response"] and row["direction"] != flow.producer_side:
-                size = requested_size(row["text"] or "") if row["key"] == BUFFER_SIZE_KEY else NO_WINDOW
-                flow.buffer_sizes.note_request(row["end_offset"], row["opaque"], size)
+        self._start_flows(frames, facts, unknown[facts["producer"][unknown] >= 0], active=False)
+        chosen = np.zeros(frames.size, bool)
+        chosen[rows] = chosen[unknown] = True
+        both = np.flatnonzero(chosen)
+        numbers = frames.connection[both].tolist()
+        for number, at, row in zip(numbers, both.tolist(), frames.rows(both, _CONTROL), strict=True):
+            self._note_unknown(number, frames, at, row)
+            flow = self._flows.get(number)
+            if flow is not None and frames.opcode[at] == kinds.CONTROL and frames.kind[at] != kinds.NONE:
+                self._pass_on(flow, row, int(place(frames.refs()["capture"][at], frames.numbers("packet_last")[at])))
+
+    def _note_unknown(self, number: int, frames: ContextBatch, at: int, row: dict[str, Any]) -> None:
+        """Pass on the bytes that were lost before a frame, or the frame itself if it has no name."""
+        side, begin = row["direction"], row["start_offset"]
+        packet = int(place(frames.refs()["capture"][at], frames.numbers("packet_last")[at]))
+        acked = -1 if row["acked_offset"] is None else row["acked_offset"]
+        lost = row["gap"] + row["skipped"]
+        found = []
+        if lost >= SHORTEST_MESSAGE:
+            found.append(Loss(begin - lost, begin, acked, row["time_ns"], packet))
+        if not row["response"] and frames.kind[at] == kinds.NONE and not _NAMED[frames.opcode[at]]:
+            found.append(Loss(begin, row["end_offset"], acked, row["time_ns"], packet, unnamed=True))
+        flow = self._flows.get(number)
+        if flow is not None:
+            for loss in found:
+                flow.note_loss(side, loss)
+        elif found and not self._unopened[number]:
+            kept = self._kept.setdefault(number, [])
+            kept += [(side, loss) for loss in found]
+            if len(kept) > _MOST_KEPT:  # too much to remember, and nothing of it will be known
+                self._unopened[number] = True
+                del self._kept[number]
+
+    def _pass_on(self, flow: ConnectionFlow, row: dict[str, Any], packet: int) -> None:
+        """Pass a control on."""
+        side, end = row["direction"], row["end_offset"]
+        if row["response"] and side == flow.producer_side:
+            acked, granted = -1 if row["acked_offset"] is None else row["acked_offset"], row["status"] == 0
+            flow.buffer_sizes.note_response(end, acked, row["opaque"], row["time_ns"], packet, granted=granted)
+        elif not row["response"] and side != flow.producer_side:
+            flow.buffer_sizes.note_request(end, row["opaque"], _size_asked_for(row))
 
     def _start_flows(self, frames: ContextBatch, facts: dict[str, Longs], rows: Longs, *, active: bool = True) -> None:
         """Start the flow control of connections; an ack or a control makes it active, a no-op does not."""
@@ -163,7 +240,9 @@ class FlowControl:
                 producer = int(facts["producer"][row])
                 if producer < 0:  # not known from the open: the side that acks or sends a control consumes
                     producer = int(frames.side[row]) ^ int(not frames.response[row] and active)
-                self._flows[number] = ConnectionFlow(number, producer, self._tables)
+                flow = self._flows[number] = ConnectionFlow(number, producer, self._tables, self._clock)
+                for side, loss in self._kept.pop(number, ()):
+                    flow.note_loss(side, loss)
             if active and not self._active[number]:
                 self._active[number] = True
                 if self._before_window[SIZE, number]:
@@ -173,7 +252,7 @@ class FlowControl:
 
     def _captured(self, number: int) -> tuple[CapturedSoFar, CapturedSoFar]:
         both = slice(2 * number, 2 * number + 2)
-        columns = (self._end, self._first_gap, self._acked, self._time_ns)
+        columns = (self._end, self._acked, self._time_ns, self._place)
         one, other = zip(*(column[both].tolist() for column in columns), strict=True)
         return CapturedSoFar(*one), CapturedSoFar(*other)
 
@@ -198,7 +277,8 @@ class FlowControl:
         ends = np.append(starts[1:], len(number))
         for connection, start, end in zip(number[starts].tolist(), starts.tolist(), ends.tolist(), strict=True):
             flow = self._flows[connection]
-            flow.unopened = bool(self._unopened[connection])
+            if self._unopened[connection]:
+                flow.begin_unknown()
             flow.add_rows(rows[:, start:end])
             flow.add_up(self._captured(connection))
         self._limit_memory()
@@ -213,3 +293,11 @@ class FlowControl:
                 return
             total -= flow.kept
             flow.give_up(self._captured(number))
+
+
+def _size_asked_for(control: dict[str, Any]) -> int:
+    """Return the window that a control asks for; it may not have been captured."""
+    if control["missing"] and (control["key"] is None or (control["key"] == BUFFER_SIZE_KEY and not control["text"])):
+        asks = control["end_offset"] - control["start_offset"] >= SHORTEST_REQUEST
+        return UNKNOWN_WINDOW if asks else NO_WINDOW
+    return requested_size(control["text"] or "") if control["key"] == BUFFER_SIZE_KEY else NO_WINDOW
