@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from analysis.archive.document_versions import ATTRIBUTES, IDENTITY, OBSERVATION, VERSION
-from analysis.check.findings import Finding, FrameRef, finding_id
+from analysis.check.findings import Finding, FrameRef, finding_id, next_step
 from analysis.rules.cross import RULES
 
 if TYPE_CHECKING:
@@ -89,21 +89,27 @@ def _finding(rows: Sequence[Mapping[str, Any]]) -> Finding:
     for name in ("rev_seqno", "item_flags", "expiration", "durability_level"):
         values |= {name: later[name], f"other_{name}": earlier[name]}
     facts = {name: int(values[name]) for name in check.facts if values[name] is not None}
-    spoken = {**dict.fromkeys(check.facts, 0), **facts, "other_connection": earlier["connection"]}
+    words = {**dict.fromkeys(check.facts, 0), **facts, "other_connection": earlier["connection"]}
+    spoken = cast("Mapping[str, int]", words)
     echoes = later["violated"] - 1
     last = [row for row in rows if row["by_seqno"] == later["last_seqno"]]
+    name = finding_id(RULE, check, later["connection"], later["direction"], later["start_offset"])
+    guilty = _frame_ref("guilty", later)
     return Finding(
-        finding_id(RULE, check, later["connection"], later["direction"], later["start_offset"]),
+        name,
         RULE.id,
         RULE.severity,
         RULE.title,
         later["connection"],
         later["vbucket"],
         None,
-        (_frame_ref("guilty", later), _frame_ref("other", earlier)),
+        (guilty, _frame_ref("other", earlier)),
         facts,
-        check.sentence(cast("Mapping[str, int]", spoken)),
+        check.sentence(spoken),
         check.name,
+        check.fault.value,
+        True,
+        next_step(RULE, check, spoken, guilty, later["connection"], name),
         echoes,
         _frame_ref("guilty", _first_difference(last)[1]) if echoes else None,
     )

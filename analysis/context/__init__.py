@@ -10,12 +10,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from analysis.context.batch import COLUMNS, ContextBatch
+from analysis.context.batch import COLUMNS
+from analysis.context.causality import CausalOrder
+from analysis.context.clock import CaptureClock
 from analysis.context.connection_facts import ConnectionFacts
 from analysis.context.defects import DefectColumns, defect_rows
 from analysis.context.flow_control.tracker import FlowControl
 from analysis.context.progress import DirectionProgress
 from analysis.context.requests.tracker import RequestTracker
+from analysis.context.roles import ConnectionRoles
 from analysis.context.streams.index import StreamIndex
 from analysis.context.streams.instances import Instances
 from analysis.context.tables import Table, gathered
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from analysis.context.batch import ContextBatch
+
 __all__ = ["COLUMNS", "Context", "Table"]
 
 
@@ -35,28 +40,36 @@ class Context:
     def __init__(self) -> None:
         self.connections = ConnectionNumbers()
         self.captures = AppearanceOrder()
+        self.roles = ConnectionRoles()
+        self._order = CausalOrder(self.connections, self.captures)
         self._directions = DirectionProgress()
         self._instances = Instances()
-        self._tracker = RequestTracker(self._instances, self._directions)
+        self.clock = CaptureClock()
+        self._tracker = RequestTracker(self._instances, self._directions, self.clock)
         self._streams = StreamIndex(self._instances, self._tracker)
         self._facts = ConnectionFacts()
         self._defects = DefectColumns()
-        self._flow = FlowControl()
+        self._flow = FlowControl(self.clock)
         self._count = 0
 
     def fold(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Table]]:
         """Take a batch of frames; yield the tables that it makes, by name."""
-        if not batch.num_rows:
+        if batch.num_rows:
+            yield from self._fold(self._order.arrange(batch, self._count + 1))
+
+    def _fold(self, frames: ContextBatch | None) -> Iterator[tuple[str, Table]]:
+        if frames is None:
             return
-        frames = ContextBatch(batch, self._count + 1, self.connections, self.captures)
         self._count += frames.size
+        self.clock.fold(frames)
+        self.roles.fold(frames)
         gaps = self._directions.gaps(frames)
-        done = self._tracker.read(frames, gaps)
-        if done.unexplained:
-            gaps = self._directions.gaps(frames, done.unexplained)
+        done = self._tracker.read(frames)
         facts = self._facts.fold(frames, done.changes)
         yield from self._defects.fold(frames, facts, self._directions)
         streams = self._streams.fold(frames, done, gaps, self._directions)
+        self._tracker.report_starts(done, streams)
+        self._tracker.report_replies(done, streams, facts["since"])
         for name, table in streams.tables(facts):
             table.add("has_defect", gathered(partial(defect_rows, frames), streams.rows.in_batch))
             table.add("end_ignored", lambda rows: self._tracker.ignored_ends(streams.ending_ordinal(rows)))
@@ -71,8 +84,10 @@ class Context:
 
     def finish(self) -> Iterator[tuple[str, Table]]:
         """Yield the tables of what only the end of the frames decides."""
+        yield from self._fold(self._order.finish(self._count + 1))
         self._tracker.finish()
         self._flow.finish()
+        yield from self._defects.finish()
         yield from self._rest()
 
     def _rest(self) -> Iterator[tuple[str, Table]]:

@@ -17,6 +17,7 @@ class UnknownReason(IntEnum):
     END = 3  #: the capture ends too early
     ONE_SIDED = 4  #: what the other side had received is not known
     LIMIT = 5  #: too much to remember
+    CLOCK = 6  #: the clock of the capture was set meanwhile
 
 
 class Pairing(IntEnum):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.context.lookback import filled, sorted_by
+from analysis.context.lookback import as_of
+from analysis.context.requests.state import ALL_AGREEMENTS
 from dissector.codec.dialect_evidence import NO_VERSION, SINCE, release_number
 from dissector.spec import enums, fingerprints
 from dissector.spec.model import Release
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: By fact, what it is before anything is known.
-FACTS = {"opened": 0, "producer": -1, "agreed": 0, "window": -1, "since": 0}
+FACTS = {"opened": 0, "producer": -1, "agreed": 0, "unsure": ALL_AGREEMENTS, "window": -1, "since": 0}
 _DELETE_TIMES = enums.OPEN_FLAGS.bit("include_delete_times")
 _FLEXIBLE = [magic.value for magic in enums.MAGICS if magic.flexible]
 
@@ -41,23 +42,7 @@ class ConnectionFacts:
                 more = np.full(max(room, 2 * len(column)) - len(column), FACTS[name], np.int64)
                 self._known[name] = np.r_[column, more]
         self._eras(frames, changes)
-        return {name: self._as_of(frames, name, changes.get(name, {})) for name in FACTS}
-
-    def _as_of(self, frames: ContextBatch, name: str, changes: dict[int, int]) -> Longs:
-        known = self._known[name]
-        if not changes:
-            constant: Longs = known[frames.connection]
-            return constant
-        changed = np.zeros(frames.size, bool)
-        values = np.zeros(frames.size, np.int64)
-        changed[[*changes]] = True
-        values[[*changes]] = [*changes.values()]
-        order, groups = sorted_by(frames.connection)
-        found = filled(groups.last_until(changed[order]), values[order], known, frames.connection[order])
-        result = np.empty(frames.size, np.int64)
-        result[order] = found
-        known[frames.connection[order][groups.ends]] = found[groups.ends]
-        return result
+        return {name: as_of(self._known[name], frames.connection, changes.get(name, {})) for name in FACTS}
 
     def _eras(self, frames: ContextBatch, changes: dict[str, dict[int, int]]) -> None:
         """Add what the forms of requests tell of the producer's release."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context.lookback import filled, sorted_by
+from analysis.context.losses import after_loss, without_stream
 
 if TYPE_CHECKING:
     from analysis.context.batch import ContextBatch
@@ -29,16 +30,11 @@ class DirectionProgress:
     def __init__(self) -> None:
         self._of = {name: np.zeros(0, np.int64) for name in (*_DIRECTIONS, *_CONNECTIONS)}
 
-    def gaps(self, frames: ContextBatch, unexplained: list[int] | None = None) -> Longs:
-        """Return, for each row, the last gap of its direction up to that row; 0: none.
-
-        ``unexplained`` are rows that count as gaps because something before them must have been lost.
-        """
+    def gaps(self, frames: ContextBatch) -> Longs:
+        """Return, for each row, the last row of its direction up to itself before which something was lost; 0: none."""
         code = frames.direction_id
         self._grow(int(frames.connection.max()) + 1 if frames.size else 0)
-        lost = (frames.numbers("gap") > 0) | (frames.numbers("skipped") > 0) | (frames.numbers("missing") > 0)
-        if unexplained:
-            lost[unexplained] = True
+        lost = after_loss(frames) | without_stream(frames)
         carried = self._of["gap"]
         if not lost.any():
             known: Longs = carried[code]
@@ -100,31 +96,3 @@ class DirectionProgress:
             for columns, width in ((_DIRECTIONS, 2 * more), (_CONNECTIONS, more)):
                 for name, empty in columns.items():
                     self._of[name] = np.r_[self._of[name], np.full(width, empty, np.int64)]
-
-
-class ProgressInBatch:
-    """How far each direction had come before a row of the batch that is being read."""
-
-    def __init__(self, frames: ContextBatch, gaps: Longs, directions: DirectionProgress) -> None:
-        self._direction_id = frames.direction_id
-        self._end_offset = frames.numbers("end_offset")
-        self._gaps = gaps
-        self._directions = directions
-        self._rows_of: dict[int, Longs] = {}
-
-    def heard(self, direction: int, before: int) -> int:
-        """Return where the direction's last frame before a row ends; -1: there is none."""
-        row = self._last_row(direction, before)
-        return int(self._end_offset[row]) if row >= 0 else self._directions.heard(direction)
-
-    def gap(self, direction: int, before: int) -> int:
-        """Return the first row after the direction's last gap before a row; 0: there is none."""
-        row = self._last_row(direction, before)
-        return int(self._gaps[row]) if row >= 0 else self._directions.gap(direction)
-
-    def _last_row(self, direction: int, before: int) -> int:
-        rows = self._rows_of.get(direction)
-        if rows is None:
-            rows = self._rows_of[direction] = np.flatnonzero(self._direction_id == direction)
-        at = int(np.searchsorted(rows, before)) - 1
-        return int(rows[at]) if at >= 0 else -1

@@ -1,5 +1,6 @@
 """The oracle of the context's streams: plain dictionaries, one row at a time, nothing clever.
 
+For captures without losses: what a loss leaves open is proven by damaging captures (see ``tests.support.soundness``).
 Takes rows of frames as dictionaries and returns what the context must say of each message of a stream. Knows no arrays,
 no batches and nothing of the package but the names of columns.
 """
@@ -17,6 +18,7 @@ DATA = {0x57: 1, 0x58: 1, 0x59: 1, 0x5F: 0, 0x60: 1, 0x62: 1, 0x63: 1, 0x64: 0} 
 REVISED = {0x57, 0x58, 0x59, 0x60}
 DRAFT_DATA = {"mutation", "deletion", "expiration"}
 PREPARES = {0x60, 0x63}
+DELETION = 0x58
 STREAM_REQUEST, MARKER, STREAM_END, STATE, OSO, FLUSH = 0x53, 0x56, 0x55, 0x5B, 0x65, 0x5A
 CACHE = {0x66, 0x67}
 CLOCK = 1_262_304_000 * 10**9
@@ -48,7 +50,7 @@ class Instance:
     completed: int = -1
     typed: bool = False
     merged: bool = False
-    foreign: bool = False
+    foreign: int = 0  # ordinal
     dense: int = 0
     unreadable: int = 0
     versions: dict[tuple[bool, bytes], tuple[int, int, int, int]] = field(default_factory=dict)
@@ -60,9 +62,7 @@ class Oracle:
 
     ordinal: int = 0
     gaps: dict[tuple[str, int], int] = field(default_factory=dict)
-    heard: dict[tuple[str, int], int] = field(default_factory=dict)
     waiting: dict[tuple[object, ...], deque[Row]] = field(default_factory=dict)
-    orphans: dict[tuple[object, ...], deque[int]] = field(default_factory=dict)
     live: dict[tuple[str, int, int, int], Instance] = field(default_factory=dict)
 
     def take(self, rows: Iterable[Row]) -> dict[int, dict[str, int]]:
@@ -71,12 +71,11 @@ class Oracle:
         for row in rows:
             self.ordinal += 1
             end = (row["connection"], row["direction"])
-            if row["gap"] or row["skipped"] or row["missing"]:
+            if row["gap"] + row["skipped"] >= 24:
                 self.gaps[end] = self.ordinal
             told = self._one(row, end)
             if told is not None:
                 found[self.ordinal] = told
-            self.heard[end] = row["end_offset"]
         return found
 
     def _one(self, row: Row, end: tuple[str, int]) -> dict[str, int] | None:
@@ -90,7 +89,7 @@ class Oracle:
             if not row["response"]:
                 self._ask(place, row)
             else:
-                self._answer(place, row, end, granted=row["status"] == 0)
+                self._answer(place, row, granted=row["status"] == 0)
             return None
         known = opcode in DATA or opcode in CACHE or opcode in (MARKER, STREAM_END, STATE, OSO, FLUSH)
         if row["response"] or not known or row["vbucket"] is None:
@@ -109,30 +108,18 @@ class Oracle:
     # ------------------------------------------------------------------------------------------- requests, answers
 
     def _ask(self, place: tuple[object, ...], row: Row) -> None:
-        orphans = self.orphans.get(place)
-        if orphans and orphans[0] >= row["end_offset"]:
-            orphans.popleft()
-            return
         self.waiting.setdefault(place, deque()).append({**row, "ordinal": self.ordinal})
 
-    def _answer(self, place: tuple[object, ...], row: Row, end: tuple[str, int], *, granted: bool) -> None:
+    def _answer(self, place: tuple[object, ...], row: Row, *, granted: bool) -> None:
         waiting = self.waiting.get(place)
-        if waiting:
-            asked = waiting.popleft()
-            if granted:
-                sid = 0
-                text = asked["text"] or ""
-                if '"sid":' in text:
-                    sid = int("".join(each for each in text.partition('"sid":')[2][:6] if each.isdigit()))
-                key = (row["connection"], asked["vbucket"], sid, row["direction"])
-                self.live[key] = Instance(1, self.ordinal, asked["ordinal"], number(asked["start_seqno"]))
-            return
-        acked = number(row["acked_offset"])
-        other = (end[0], 1 - end[1])
-        if self.heard.get(other, -1) < acked:
-            self.orphans.setdefault(place, deque()).append(acked)
-        if granted:
-            self.gaps[end] = self.ordinal  # a stream begins, and it is not known which
+        asked = waiting.popleft() if waiting else None
+        if asked is not None and granted:
+            sid = 0
+            text = asked["text"] or ""
+            if '"sid":' in text:
+                sid = int("".join(each for each in text.partition('"sid":')[2][:6] if each.isdigit()))
+            key = (row["connection"], asked["vbucket"], sid, row["direction"])
+            self.live[key] = Instance(1, self.ordinal, asked["ordinal"], number(asked["start_seqno"]))
 
     def _draft(self, row: Row, end: tuple[str, int]) -> dict[str, int] | None:
         name, vbucket = row["name"], number(row["vbucket"], 0)
@@ -141,7 +128,7 @@ class Oracle:
             self._ask(place, row)
             return None
         if name in ("stream_ok", "stream_not_my_vbucket", "stream_rollback", "failover_log"):
-            self._answer(place, row, end, granted=name == "stream_ok")
+            self._answer(place, row, granted=name == "stream_ok")
             return None
         if row["vbucket"] is None:
             return None
@@ -175,14 +162,14 @@ class Oracle:
             "snapshot_ordinal": snapshot,
             "oso_since_marker": int(instance.bracket > instance.marker),
             "oso_since_previous": int(instance.bracket > instance.last),
-            "lost_since_begin": int(not instance.granted or gap > instance.request),
+            "lost_since_answer": int(gap > instance.answer),
             "lost_since_marker": int(gap > instance.marker),
             "lost_since_previous": int(gap > instance.last),
             "disk_end": instance.disk_end,
             "completed": instance.completed,
             "typed": int(instance.typed),
             "merged": int(instance.merged),
-            "foreign": int(instance.foreign),
+            "foreign_ordinal": instance.foreign,
             "dense": instance.dense,
             "version_ordinal": -1,
             "version_snapshot": -1,
@@ -203,15 +190,28 @@ class Oracle:
                 names = ("version_ordinal", "version_snapshot", "version_seqno", "version_rev")
                 told.update(zip(names, before, strict=True))
             instance.versions[place] = (self.ordinal, told["snapshot_ordinal"], seqno, rev)
-            backwards = instance.cas >= CLOCK and cas >= CLOCK and cas < instance.cas
+            backwards = instance.cas >= CLOCK and cas >= CLOCK and cas < instance.cas and opcode != DELETION
             if opcode in REVISED and (backwards or rev > seqno) and not instance.inside:
-                instance.foreign = True
+                told["foreign_ordinal"] = instance.foreign = self.ordinal
         instance.items += 1
         instance.total += 1
-        instance.last, instance.seqno, instance.cas = self.ordinal, seqno, cas
+        instance.cas = cas
+        if not self._refused(instance, seqno, told):
+            instance.last, instance.seqno = self.ordinal, seqno
+
+    def _refused(self, instance: Instance, seqno: int, told: dict[str, int]) -> bool:
+        """A consumer refuses what is absurd, outside of the snapshot, or not above the last that it accepted."""
+        start, end, _ = instance.span
+        ranged = start >= 0 <= end and not instance.inside and not told["lost_since_marker"]
+        if seqno >= 1 << 48 or (ranged and not start <= seqno <= end):
+            return True
+        comparable = not (instance.inside or told["oso_since_previous"] or told["lost_since_previous"])
+        return comparable and seqno <= instance.seqno
 
     def _marker(self, instance: Instance, row: Row, told: dict[str, int]) -> None:
         start, end, kind = (number(row[name]) for name in ("snap_start_seqno", "snap_end_seqno", "snapshot_type"))
+        if start > end >= 0:
+            return  # refused
         before = instance.span
         if before[1] >= 0 and before[1] - before[0] + 1 >= 20 and 2 * instance.items >= before[1] - before[0] + 1:
             instance.dense += 1

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from analysis.context import kinds
+from analysis.context.causality import had_received
 from analysis.context.codes import Pairing, UnknownReason
-from analysis.context.progress import ProgressInBatch
+from analysis.context.requests.hidden import queue_of
 from analysis.context.requests.state import (
+    CONTROL_AGREEMENTS,
     FEATURE_BITS,
     PendingRequest,
-    UnmatchedResponse,
+    ReplyToData,
     bit,
     control_bit,
 )
@@ -25,6 +29,7 @@ from analysis.context.requests.stream_lifecycle import (
     or_else,
 )
 from dissector.frames import stream_key as keys
+from dissector.frames.schema import NO_END
 from dissector.spec import enums
 from dissector.summary.stream_summary import requested_stream_id
 
@@ -34,13 +39,12 @@ if TYPE_CHECKING:
     from analysis.context.progress import DirectionProgress
     from analysis.context.requests.state import ConnectionState
     from analysis.context.requests.tracker import RequestTracker
-    from dissector.array_types import Longs
-
 
 COLUMNS = (
     *("direction", "response", "opcode", "status", "vbucket", "stream_id", "opaque", "end_offset", "acked_offset"),
     *("key", "text", "features", "open_flags", "stream_flags", "start_seqno", "end_seqno", "vbucket_uuid", "name"),
     *("snap_start_seqno", "snap_end_seqno", "high_seqno", "end_reason", "stream_opaque", "snapshot_type"),
+    *("missing", "value_length", "framing_length"),
 )
 _PRODUCES = enums.OPEN_FLAGS.bit("producer") | enums.OPEN_FLAGS.bit("notifier")
 #: Requests whose answer is owed.
@@ -52,6 +56,7 @@ OWED = frozenset(
 )
 _LEAVING = frozenset((kinds.CLOSE_STREAM, kinds.SET_VBUCKET_STATE))
 _ANSWERED_PUSHES = ("stream_ok", "stream_not", "stream_rollback", "failover")  #: of the draft
+BUFFER_SIZE = "connection_buffer_size"
 ACK_WANTED = enums.MARKER_FLAGS.bit("acknowledge")
 
 
@@ -59,18 +64,12 @@ class SetupReader:
     """Reads one batch's set-up messages into the request tracker."""
 
     def __init__(
-        self,
-        tracker: RequestTracker,
-        frames: ContextBatch,
-        gaps: Longs,
-        directions: DirectionProgress,
-        done: BatchChanges,
+        self, tracker: RequestTracker, frames: ContextBatch, directions: DirectionProgress, done: BatchChanges
     ) -> None:
         self._tracker = tracker
-        self._lifecycle = StreamLifecycle(tracker, done)
+        self._lifecycle = StreamLifecycle(tracker, done, frames.base)
         self._frames = frames
-        self._gaps = gaps
-        self._progress = ProgressInBatch(frames, gaps, directions)
+        self._directions = directions
         self._done = done
 
     def take(self, index: int, row: dict[str, Any]) -> None:
@@ -78,9 +77,12 @@ class SetupReader:
         frames = self._frames
         state = self._tracker.state(int(frames.connection[index]))
         side = row["direction"]
-        if self._gaps[index] > state.last_gap[side]:
-            state.last_gap[side] = int(self._gaps[index])
         ref = frames.ref(index)
+        known = self._directions.acked(int(frames.direction_id[index]) ^ 1)
+        state.received[1 - side] = max(state.received[1 - side], known)
+        if frames.peer_lost[index]:
+            # Its sender had received bytes that were not captured: perhaps answers.
+            self._answers_lost(state, index, side, NO_END)
         if frames.draft[index]:
             self._draft(state, index, row, ref)
         elif row["response"]:
@@ -89,6 +91,74 @@ class SetupReader:
             self._lifecycle.end(state, row, ref)
         else:
             self._request(state, index, row, ref)
+        state.received[side] = max(state.received[side], or_else(row["acked_offset"]))
+
+    # -------------------------------------------------------------------------------------------------------- losses
+
+    def lose(self, index: int, begin: int, end: int) -> None:
+        """Take note of bytes that were lost right before a row."""
+        frames = self._frames
+        state, side = self._tracker.state(int(frames.connection[index])), int(frames.side[index])
+        acked = int(frames.numbers("acked_offset")[index])
+        self._tracker.report_overdue(state, side, *self._last_before(index))
+        state.hidden[side].add(begin, end, int(frames.ordinal[index]), acked)
+        state.received[side] = max(state.received[side], acked)
+        self._answers_lost(state, index, 1 - side, acked if acked >= 0 else NO_END)
+        # A request that was lost may have been granted in bytes that were lost as well.
+        if frames.peer_lost[index] or state.unasked(1 - side, kinds.STREAM_REQUEST, 0, acked):
+            self._lifecycle.doubt_all(state, index, side)
+            self._doubt_controls(state, index)
+
+    def _answers_lost(self, state: ConnectionState, index: int, side: int, received: int) -> None:
+        """Take note that answers to a side may have been lost, as far as its requests had been received."""
+        fresh = state.fresh[side]
+        while fresh and (fresh[0].answered or had_received(received, fresh[0].end_offset)):
+            request = fresh.popleft()
+            if not request.answered:
+                request.maybe_answered = True
+                self._maybe_answered(state, index, request)
+
+    def _last_before(self, index: int) -> tuple[int, int]:
+        """Return the time of the frame before a row in its direction, and what its sender had received by then."""
+        frames, direction = self._frames, int(self._frames.direction_id[index])
+        before = np.flatnonzero(frames.direction_id[:index] == direction)
+        if len(before):
+            row = int(before[-1])
+            return int(frames.numbers("time_ns")[row]), int(frames.numbers("acked_offset")[row])
+        return self._directions.time_ns(direction), self._directions.acked(direction)
+
+    def _maybe_answered(self, state: ConnectionState, index: int, request: PendingRequest) -> None:
+        """Take note that the answer to a request may have been lost before a row."""
+        if request.opcode == kinds.STREAM_REQUEST or request.draft:
+            side = 1 - request.ref.side
+            if request.unreadable:
+                self._lifecycle.doubt_all(state, index, side)
+            else:
+                self._lifecycle.doubt(state, index, request.vbucket, request.stream_id, side)
+        elif request.opcode == kinds.CLOSE_STREAM:
+            state.unseen_close = [int(self._frames.ordinal[index])] * 2
+        elif request.opcode == kinds.OPEN:
+            self._agree(state, index, request, ())  # a connection that goes on was opened
+        elif request.opcode == kinds.CONTROL:
+            name = request.key.decode("ascii", "replace")
+            if request.unreadable:
+                self._doubt_controls(state, index)
+            else:
+                self._doubt_agreements(state, index, control_bit(name))
+            state.window_unsure |= name == BUFFER_SIZE
+        elif request.opcode == kinds.HELLO:
+            self._doubt_agreements(state, index, sum(FEATURE_BITS.values()))
+
+    def _doubt_controls(self, state: ConnectionState, index: int) -> None:
+        """Take note that a control may have been granted of which nothing is known, and before the open a HELLO."""
+        state.window_unsure = True
+        self._doubt_agreements(state, index, CONTROL_AGREEMENTS | (0 if state.opened else sum(FEATURE_BITS.values())))
+
+    def _doubt_agreements(self, state: ConnectionState, index: int, bits: int) -> None:
+        before = state.unsure
+        state.doubted |= bits
+        if state.unsure != before:
+            self._done.change("unsure", index, state.unsure)
 
     # ------------------------------------------------------------------------------------------------------ requests
 
@@ -96,25 +166,31 @@ class SetupReader:
         opcode, side, opaque = row["opcode"], row["direction"], row["opaque"]
         vbucket = or_else(row["vbucket"])
         request = PendingRequest(opcode, ref, row["end_offset"], vbucket, or_else(row["stream_id"], 0), opaque)
+        cut = or_else(row["missing"], 0) > 0
         if opcode == kinds.OPEN:
             self._open(state, index, row, ref, request)
         elif opcode in (kinds.CONTROL, kinds.HELLO):
             request.key, request.text = row["key"] or b"", row["text"] or ""
+            request.unreadable = cut
         elif opcode == kinds.STREAM_REQUEST:
             self._stream_request(row, request)
+            # A stream id is in the value; so is what is filtered.
+            request.unreadable = cut and or_else(row["value_length"], 0) > 0 and row["text"] is None
             self._lifecycle.note_stream_request(state, request, or_else(row["acked_offset"]))
+        elif opcode == kinds.CLOSE_STREAM:
+            request.unreadable = cut and row["stream_id"] is None and or_else(row["framing_length"], 0) > 0
         elif opcode == kinds.SNAPSHOT_MARKER:
             request.marker_end = or_else(row["snap_end_seqno"])
         elif opcode == kinds.ADD_STREAM:
-            request.numbers["flags"] = or_else(row["stream_flags"], 0)
-            self._lifecycle.note_add_stream(state, request)
+            request.numbers["flags"] = or_else(row["stream_flags"])
+            state.remember(state.added, request.vbucket, request)
         if opcode not in OWED and opcode != kinds.HELLO:
             return
-        unmatched = state.match_late_request((side, opcode, opaque), request.end_offset)
-        if unmatched is not None:
-            self._match_late(state, index, request, unmatched)
-        elif state.wait((side, opcode, opaque), request) and opcode in _LEAVING:
-            state.leaving[vbucket] += 1
+        if state.wait((side, opcode, opaque), request):
+            if opcode in _LEAVING:
+                state.leaving[vbucket] += 1
+            if request.maybe_answered:
+                self._maybe_answered(state, index, request)
 
     def _open(self, state: ConnectionState, index: int, row: dict[str, Any], ref: Ref, request: PendingRequest) -> None:
         flags = or_else(row["open_flags"], 0)
@@ -122,8 +198,10 @@ class SetupReader:
         if state.opened == 0:
             state.opened = ref.ordinal
             self._done.change("opened", index, ref.ordinal)
-        state.producer = 1 - side if flags & _PRODUCES else side
-        self._done.change("producer", index, state.producer)
+            self._done.change("unsure", index, state.unsure)
+        if row["open_flags"] is not None:
+            state.producer = 1 - side if flags & _PRODUCES else side
+            self._done.change("producer", index, state.producer)
         request.numbers["flags"] = flags
 
     @staticmethod
@@ -133,7 +211,7 @@ class SetupReader:
         request.numbers = {
             "start": or_else(row["start_seqno"]),
             "end": or_else(row["end_seqno"]),
-            "flags": or_else(row["stream_flags"], 0),
+            "flags": or_else(row["stream_flags"]),
             "ask_snap_start": or_else(row["snap_start_seqno"], or_else(high)),
             "ask_snap_end": or_else(row["snap_end_seqno"], or_else(high)),
             "uuid": or_else(row["vbucket_uuid"], 0),
@@ -144,72 +222,59 @@ class SetupReader:
 
     def _response(self, state: ConnectionState, index: int, row: dict[str, Any], ref: Ref) -> None:
         opcode, side, opaque, status = row["opcode"], row["direction"], row["opaque"], or_else(row["status"])
-        is_upr = bool(self._frames.early[index])
-        place = (1 - side, opcode, opaque)
-        request = state.answer(place)
+        request = state.answer((1 - side, opcode, opaque))
         if request is not None:
             if opcode in _LEAVING:
                 state.leaving[request.vbucket] -= 1
+            if self._frames.peer_lost[index] or state.unasked(1 - side, opcode, opaque, or_else(row["acked_offset"])):
+                # It may answer one that was lost and has the same opaque.
+                state.remember(state.ambiguous, (1 - side, opcode, opaque), None)
+                request.unreadable |= request.maybe_answered
+            state.hidden[1 - side].settle(opcode, opaque, request.ref.start_offset)
+            self._note_overtaken(state, request)
             self._report_pair(state, request, ref, status)
             self._apply_answer(state, index, request, row, ref, status)
-            return
-        if opcode == kinds.SNAPSHOT_MARKER:
-            if (
-                is_upr
-                or status != enums.SUCCESS
-                or not self._keep_or_report(state, place, row, ref, index, harmless=True)
-            ):
-                self._reply_to_data(state, row, ref, index, is_upr=is_upr)
-        elif opcode not in OWED:
-            self._reply_to_data(state, row, ref, index, is_upr=is_upr)
+        elif opcode == kinds.SNAPSHOT_MARKER or (opcode not in OWED and opcode != kinds.HELLO):
+            self._reply_to_data(state, index, row, ref)
         else:
-            self._keep_or_report(state, place, row, ref, index)
-            if opcode == kinds.STREAM_REQUEST and status == enums.SUCCESS:
-                # Some stream begins, but not known which: from here on nothing of this direction is certain.
-                self._unexplained(state, index, ref)
+            self._report_unasked(state, index, row, ref)
+            if status == enums.SUCCESS:
+                self._apply_unasked(state, index, row)
 
-    def _keep_or_report(
-        self,
-        state: ConnectionState,
-        place: tuple[int, int, int],
-        row: dict[str, Any],
-        ref: Ref,
-        index: int,
-        *,
-        harmless: bool = False,
-    ) -> bool:
-        """Keep an answer whose request may still turn up, or report it; tell whether either was done."""
-        side, _, opaque = place
-        acked = or_else(row["acked_offset"])
-        unmatched = UnmatchedResponse(
-            row["opcode"], opaque, 1 - side, or_else(row["status"]), acked, ref, state.answered.get(place),
-            tuple(row["features"] or ()), state.opaques.get(opaque) if harmless else None, harmless,
-        )  # fmt: skip
-        if self._progress.heard(state.number * 2 + side, index) >= acked:
-            if harmless:
-                return False
-            lost = max(state.last_gap[side], self._progress.gap(state.number * 2 + side, index)) > 0
-            unknown = UnknownReason.GAP if lost and state.opened else state.lost()
-            self._tracker.report_unmatched(state, unmatched, unknown)
-        elif not state.keep_unmatched(place, unmatched):
-            self._tracker.report_unmatched(state, unmatched, UnknownReason.LIMIT)
-        return True
+    @staticmethod
+    def _note_overtaken(state: ConnectionState, request: PendingRequest) -> None:
+        """Take note of the requests that should have been answered before one that is."""
+        queue = queue_of(request.opcode, request.opaque)
+        fresh = state.fresh[request.ref.side]
+        while fresh and fresh[0].answered:
+            fresh.popleft()
+        for each in fresh:
+            if each.ref.start_offset >= request.ref.start_offset:
+                return
+            each.overtaken |= not each.answered and queue_of(each.opcode, each.opaque) == queue
 
-    def _unexplained(self, state: ConnectionState, index: int, ref: Ref) -> None:
-        self._done.unexplained.append(index)
-        state.last_gap[ref.side] = ref.ordinal
+    def _report_unasked(self, state: ConnectionState, index: int, row: dict[str, Any], ref: Ref) -> None:
+        """Report an answer without a request."""
+        side, opaque, opcode = 1 - ref.side, row["opaque"], row["opcode"]
+        if self._frames.draft[index]:
+            opcode = or_else(row["vbucket"], 0)
+        first = state.answered.get((side, opcode, opaque))
+        unknown = state.unasked(side, row["opcode"], opaque, or_else(row["acked_offset"]))
+        if not unknown and self._frames.peer_lost[index]:
+            unknown = UnknownReason.ONE_SIDED
+        self._tracker.report_unasked(state, row, ref, first, unknown)
 
-    def _match_late(
-        self, state: ConnectionState, index: int, request: PendingRequest, unmatched: UnmatchedResponse
-    ) -> None:
-        """Take a request that the capture has after its answer: what was agreed upon counts from here on."""
-        self._report_pair(state, request, unmatched.ref, unmatched.status)
-        if unmatched.status != enums.SUCCESS:
-            return
-        if request.opcode in (kinds.HELLO, kinds.OPEN, kinds.CONTROL):
-            self._agree(state, index, request, unmatched.features)
-        elif request.opcode in (kinds.STREAM_REQUEST, kinds.CLOSE_STREAM, kinds.ADD_STREAM):
-            state.last_gap[unmatched.side] = max(state.last_gap[unmatched.side], unmatched.ref.ordinal)
+    def _apply_unasked(self, state: ConnectionState, index: int, row: dict[str, Any]) -> None:
+        """Apply what a successful answer changes whose request is not known."""
+        opcode, side = row["opcode"], row["direction"]
+        if opcode == kinds.STREAM_REQUEST:
+            self._lifecycle.begin_unseen(state, index, side)
+        elif opcode == kinds.CLOSE_STREAM:
+            state.unseen_close[side] = int(self._frames.ordinal[index])
+        elif opcode == kinds.CONTROL:
+            self._doubt_controls(state, index)
+        elif opcode == kinds.HELLO:
+            self._agree(state, index, PendingRequest(opcode, self._frames.ref(index), -1), row["features"] or ())
 
     def _report_pair(self, state: ConnectionState, request: PendingRequest, ref: Ref, status: int) -> None:
         """Report an answer and its request."""
@@ -241,64 +306,79 @@ class SetupReader:
         elif status != enums.SUCCESS:
             return
         elif opcode == kinds.STREAM_REQUEST:
-            if request.vbucket >= 0:
+            if request.vbucket >= 0 and not request.unreadable:
                 self._lifecycle.begin(state, index, request, ref)
+            else:
+                self._lifecycle.begin_unseen(state, index, ref.side)
         elif opcode == kinds.CLOSE_STREAM:
-            if request.vbucket >= 0:
+            if request.vbucket >= 0 and not request.unreadable:
                 self._lifecycle.close(state, index, request, ref)
+            else:
+                state.unseen_close[ref.side] = ref.ordinal
         else:
             self._agree(state, index, request, row["features"] or ())
 
     def _agree(self, state: ConnectionState, index: int, request: PendingRequest, features: tuple[int, ...]) -> None:
-        before = state.agreed
+        before = state.agreed, state.unsure
         if request.opcode == kinds.HELLO:
             for feature in features:
                 state.agreed |= FEATURE_BITS.get(feature, 0)
+            state.doubted &= ~sum(FEATURE_BITS.values())
         elif request.opcode == kinds.OPEN:
             for flag in enums.OPEN_FLAGS.members:
                 if request.numbers["flags"] & flag.value:
                     state.agreed |= bit(f"open_{flag.name}")
         elif request.opcode == kinds.CONTROL:
             name = request.key.decode("ascii", "replace")
-            if name == "connection_buffer_size" and request.text.isascii() and request.text.isdigit():
-                state.window = min(int(request.text[:18]), 1 << 62)
+            if request.unreadable:
+                state.doubted |= CONTROL_AGREEMENTS
+                state.window_unsure = True
+            elif name == BUFFER_SIZE and not (request.text.isascii() and request.text.isdigit()):
+                state.window_unsure = True  # 3.0.0 takes it for 0, and stalls
+            elif name == BUFFER_SIZE:
+                state.window, state.window_unsure = min(int(request.text[:18]), 1 << 62), False
                 self._done.change("window", index, state.window)
-            elif request.text == "false":
-                state.agreed &= ~control_bit(name)
             else:
-                state.agreed |= control_bit(name)
-        if state.agreed != before:
+                state.doubted &= ~control_bit(name)
+                if request.text == "false":
+                    state.agreed &= ~control_bit(name)
+                else:
+                    state.agreed |= control_bit(name)
+        if state.agreed != before[0]:
             self._done.change("agreed", index, state.agreed)
+        if state.unsure != before[1]:
+            self._done.change("unsure", index, state.unsure)
 
-    def _reply_to_data(
-        self, state: ConnectionState, row: dict[str, Any], ref: Ref, index: int, *, is_upr: bool
-    ) -> None:
-        """Report an answer to data: some message has its opaque, and stays open to further answers."""
-        opaque, other = row["opaque"], 1 - ref.side
+    def _reply_to_data(self, state: ConnectionState, index: int, row: dict[str, Any], ref: Ref) -> None:
+        """Take an answer to data: some message has its opaque, and stays open to further answers."""
+        opcode, opaque, side = row["opcode"], row["opaque"], 1 - ref.side
         key = state.opaques.get(opaque)
-        vbucket = -1 if key is None else keys.vbucket_of(key)
-        closing_or_takeover = key is None or key in state.over or state.leaving[vbucket] > 0
-        unknown = state.lost()
-        if not unknown and self._progress.gap(state.number * 2 + other, index) > 0:
-            unknown = UnknownReason.GAP
-        if not unknown and self._progress.heard(state.number * 2 + other, index) < or_else(row["acked_offset"]):
-            unknown = UnknownReason.ONE_SIDED  # a close may have been on its way
-        self._tracker.answers.add(
-            state.number,
-            vbucket,
-            0 if key is None else keys.stream_id_of(key),
-            ref,
-            {},
-            opcode=row["opcode"],
-            status=or_else(row["status"]),
-            pairing=Pairing.TO_DATA,
-            is_upr=int(is_upr),
-            data=1,
-            closing_or_takeover=int(closing_or_takeover),
-            unknown=unknown,
-            to_stream=int(key is not None),
-            opaque=opaque,
-            repeated=int((1 - ref.side, row["opcode"], opaque) in state.answered),
+        unknown = UnknownReason.KNOWN
+        if opcode == kinds.SNAPSHOT_MARKER and or_else(row["status"]) == enums.SUCCESS:
+            unknown = state.unasked(side, opcode, opaque, or_else(row["acked_offset"]))
+            if not unknown and self._frames.peer_lost[index]:
+                unknown = UnknownReason.ONE_SIDED
+        if opcode == kinds.SNAPSHOT_MARKER and or_else(row["status"]) != enums.SUCCESS:
+            state.remember(state.refused_markers, (ref.side, opaque), None)
+        self._done.replies.append(
+            ReplyToData(
+                index,
+                state.number,
+                ref,
+                opcode,
+                opaque,
+                or_else(row["status"]),
+                or_else(row["acked_offset"]),
+                key,
+                is_upr=bool(self._frames.early[index]),
+                repeated=(side, opcode, opaque) in state.answered,
+                leaving=state.leaving_vbuckets(None if key is None else keys.vbucket_of(key)),
+                lost_row=max(state.hidden[side].row, state.unseen_close[side]),
+                lost_acked=state.hidden[ref.side].acked,
+                refused_marker=(ref.side, opaque) in state.refused_markers,
+                unopened=not state.opened,
+                unknown=unknown,
+            )
         )
 
     # ----------------------------------------------------------------------------------------------------- the draft
@@ -310,12 +390,13 @@ class SetupReader:
         if not row["response"]:
             state.opened = state.opened or ref.ordinal
             self._done.change("opened", index, state.opened)
-            request = PendingRequest(row["opcode"], ref, row["end_offset"], vbucket, 0, opaque)
+            self._done.change("unsure", index, state.unsure)
+            request = PendingRequest(row["opcode"], ref, row["end_offset"], vbucket, 0, opaque, draft=True)
             if name == "stream_request":
                 self._stream_request(row, request)
                 request.stream_id = 0
-            if state.match_late_request((side, vbucket, opaque), request.end_offset) is None:
-                state.wait((side, vbucket, opaque), request)
+            if state.wait((side, vbucket, opaque), request) and request.maybe_answered:
+                self._maybe_answered(state, index, request)
             return
         if name == "stream_end":
             self._lifecycle.end(state, row, ref)
@@ -325,10 +406,11 @@ class SetupReader:
         place = (1 - side, vbucket, opaque)
         found = state.answer(place)
         if found is None:
-            self._keep_or_report(state, place, row, ref, index)
+            self._report_unasked(state, index, row, ref)
             if name == "stream_ok":
-                self._unexplained(state, index, ref)
+                self._lifecycle.begin_unseen(state, index, side)
             return
+        state.hidden[1 - side].settle(row["opcode"], opaque, found.ref.start_offset)
         state.remember(state.answered, place, found.ref)
         self._tracker.answers.add(
             state.number,

@@ -5,13 +5,16 @@ Plain records, without rows or batches; the request tracker and its readers fill
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.context.codes import UnknownReason
-from dissector.frames.pairing import PendingRequests, Request
+from analysis.context.requests.hidden import HiddenBytes
+from dissector.frames import stream_key as keys
+from dissector.frames.pairing import PendingRequests
 from dissector.spec import enums
+from dissector.spec.registry import HEADER_SIZE
 
 if TYPE_CHECKING:
     from analysis.context.frame_refs import Ref
@@ -50,6 +53,11 @@ FEATURE_BITS = {
 }
 
 
+#: Every agreement, and those that a control makes.
+ALL_AGREEMENTS = (1 << len(AGREEMENTS)) - 1
+CONTROL_AGREEMENTS = sum(bit for name, bit in _BITS.items() if not name.startswith(("hello_", "open_")))
+
+
 def bit(name: str) -> int:
     """Return the bit of something that can be agreed upon."""
     return _BITS[name]
@@ -75,6 +83,12 @@ class PendingRequest:
     key: bytes = b""
     numbers: dict[str, int] = field(default_factory=dict)
     links: list[AddStreamLink] = field(default_factory=list)  #: add stream: the stream requests that carry it out
+    maybe_answered: bool = False  #: the answer may be in bytes that were lost
+    answered: bool = False
+    overtaken: bool = False  #: a request that came after it was answered, and no answer can have been lost before
+    reported: bool = False  #: that its answer is overdue
+    unreadable: bool = False  #: what it asks for is not known: a part was not captured, or it may be another's answer
+    draft: bool = False
 
 
 class AddStreamLink(NamedTuple):
@@ -86,20 +100,26 @@ class AddStreamLink(NamedTuple):
     acked: int
 
 
-@dataclass(slots=True, eq=False)
-class UnmatchedResponse:
-    """A response without a request, kept until the capture has everything that its sender had received."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplyToData:
+    """An answer to a message of a stream, and what was known when it came."""
 
+    index: int  #: row of the batch
+    connection: int
+    ref: Ref
     opcode: int
     opaque: int
-    side: int
     status: int
-    acked: int
-    ref: Ref
-    first: Ref | None  #: the request of this opcode and opaque that was answered before
-    features: tuple[int, ...] = ()
-    key: int | None = None  #: of the stream that its opaque belongs to
-    harmless: bool = False  #: without a request it is an answer to data
+    acked: int  #: what its sender had received
+    key: int | None  #: of the stream that was granted with its opaque
+    is_upr: bool
+    repeated: bool  #: a request with this opcode and opaque was answered before
+    leaving: frozenset[int]  #: vbuckets whose stream is over, being closed or handed over
+    lost_row: int  #: the last row before which an end of the stream may have been lost; 0: none
+    lost_acked: int  #: what the sender of the reply had received when a close of it may have been lost; -1: none was
+    refused_marker: bool  #: it or one before it refuses a marker
+    unopened: bool  #: the beginning of the connection was not captured
+    unknown: int  #: why it is not certain that it was not asked for
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +132,7 @@ class PendingClose:
     vbucket: int
     stream_id: int
     announced: bool  #: a stream end was agreed upon
+    unsure: bool  #: or was it? what was agreed upon is not known
 
 
 @dataclass(slots=True, eq=False)
@@ -122,14 +143,24 @@ class ConnectionState:
     opened: int = 0  #: ordinal of the open; 0: not captured
     producer: int = -1  #: side
     agreed: int = 0
+    doubted: int = 0  #: of what can be agreed upon, that of which an answer may have been lost
     window: int = -1  #: accepted connection_buffer_size; -1: none
-    last_gap: list[int] = field(default_factory=lambda: [0, 0])  #: by side, the first row after the last loss
+    window_unsure: bool = False  #: another size may have been accepted
+    hidden: tuple[HiddenBytes, HiddenBytes] = field(default_factory=lambda: (HiddenBytes(), HiddenBytes()))  #: by side
+    received: list[int] = field(default_factory=lambda: [-1, -1])  #: by side: what it had received of the other one
+    #: By side: the first row from which on a stream may have begun that nobody saw begin; 0: none.
+    unseen_streams: list[int] = field(default_factory=lambda: [0, 0])
+    unseen_close: list[int] = field(default_factory=lambda: [0, 0])  #: by side: the last close of a stream unknown
     overflowed: bool = False  #: something was not kept because there was no room
     #: Requests by (side, opcode, opaque).
     pending: PendingRequests[PendingRequest] = field(default_factory=lambda: PendingRequests(MAX_WAITING))
+    fresh: tuple[deque[PendingRequest], deque[PendingRequest]] = field(
+        default_factory=lambda: (deque(), deque())
+    )  #: by side: those of which no loss can have the answer yet
     answered: OrderedDict[tuple[int, int, int], Ref] = field(default_factory=OrderedDict)
-    #: Answers by the request that they miss.
-    unmatched: PendingRequests[UnmatchedResponse] = field(default_factory=lambda: PendingRequests(MAX_WAITING))
+    refused_markers: OrderedDict[tuple[int, int], None] = field(default_factory=OrderedDict)  #: by side and opaque
+    #: Of the answered, the keys of which it is not known which request was answered.
+    ambiguous: OrderedDict[tuple[int, int, int], None] = field(default_factory=OrderedDict)
     live: dict[int, int] = field(default_factory=dict)  #: stream key to instance
     over: set[int] = field(default_factory=set)  #: keys of streams that ended or were closed
     ended: dict[int, int] = field(default_factory=dict)  #: key of a stream to the ordinal of a stream end for it
@@ -139,9 +170,20 @@ class ConnectionState:
     reached: dict[int, Ref] = field(default_factory=dict)  #: key of a stream to the item that reached its end
     #: Vbucket to the add stream in progress, and to its last stream request that carries out none.
     added: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)
-    unlinked: OrderedDict[int, AddStreamLink] = field(default_factory=OrderedDict)
     byte_order: int = 0  #: opaques in add stream answers: 1 as in the header, 2 byte-reversed
     byte_order_ref: Ref | None = None  #: the first answer that shows it
+
+    @property
+    def unsure(self) -> int:
+        """Return that of which it is not known whether it was agreed upon."""
+        return self.doubted if self.opened else ALL_AGREEMENTS
+
+    def leaving_vbuckets(self, vbucket: int | None) -> frozenset[int]:
+        """Return the vbuckets whose streams are over, being closed or handed over; of one, or of all."""
+        over = {keys.vbucket_of(key) for key in self.over}
+        if vbucket is not None:
+            return frozenset((vbucket,) if vbucket in over or self.leaving[vbucket] > 0 else ())
+        return frozenset(over | {each for each, count in self.leaving.items() if count > 0})
 
     def remember(self, table: OrderedDict[Any, Any], key: object, what: object) -> None:
         """Keep an entry; the oldest one goes if there are too many."""
@@ -152,34 +194,43 @@ class ConnectionState:
 
     def wait(self, key: tuple[int, int, int], request: PendingRequest) -> bool:
         """Let a request wait for its answer; tell whether there was room."""
-        return self._add(self.pending, key, request)
+        if not self.pending.add(key, request):
+            self.overflowed = True
+            return False
+        side = request.ref.side
+        # The other side had received it before some row that was read already: it may have been answered there.
+        request.maybe_answered = self.received[1 - side] >= request.end_offset >= 0
+        if not request.maybe_answered:
+            fresh = self.fresh[side]
+            while fresh and fresh[0].answered:
+                fresh.popleft()
+            fresh.append(request)
+        return True
 
     def answer(self, key: tuple[int, int, int]) -> PendingRequest | None:
-        """Return the request that an answer belongs to: the oldest that waits."""
-        return self.pending.take(key)
+        """Return the request that an answer belongs to: the oldest that waits.
 
-    def keep_unmatched(self, key: tuple[int, int, int], unmatched: UnmatchedResponse) -> bool:
-        """Let an answer wait for its request; tell whether there was room."""
-        return self._add(self.unmatched, key, unmatched)
+        Where the oldest may have been answered before, and another one waits, it can be either: the newest is taken.
+        """
+        request = self.pending.take(key)
+        while request is not None and request.maybe_answered and key in self.pending:
+            request = self.pending.take(key)
+            if request is not None:
+                request.unreadable = True
+            self.remember(self.ambiguous, key, None)
+        if request is not None:
+            request.answered = True
+        return request
 
-    def match_late_request(self, key: tuple[int, int, int], end_offset: int) -> UnmatchedResponse | None:
-        """Return the answer to a request that the capture has after its answer; None: there is none."""
-        unmatched = self.unmatched.first(key)
-        # The sender had received the request when it answered: only the capture has them the wrong way round.
-        if unmatched is None or unmatched.acked < end_offset:
-            return None
-        return self.unmatched.take(key)
-
-    def _add(self, table: PendingRequests[Request], key: tuple[int, int, int], what: Request) -> bool:
-        if table.add(key, what):
-            return True
-        self.overflowed = True
-        return False
-
-    def lost(self, since: int = 0) -> UnknownReason:
-        """Return why something may be missing, from either direction since a row; KNOWN: nothing is."""
-        if not self.opened:
-            return UnknownReason.START
-        if max(self.last_gap) > since:
+    def unasked(self, side: int, opcode: int, opaque: int, acked: int) -> UnknownReason:
+        """Return why it is not certain that a side, of which so much was received, made no such request."""
+        hidden = self.hidden[side]
+        if self.overflowed:
+            return UnknownReason.LIMIT
+        if acked < HEADER_SIZE:  # an answer to nothing: the other side's offsets do not count from its beginning
+            return UnknownReason.ONE_SIDED
+        if (side, opcode, opaque) in self.ambiguous:
             return UnknownReason.GAP
-        return UnknownReason.LIMIT if self.overflowed else UnknownReason.KNOWN
+        if not hidden.may_hide(opcode, opaque, acked, begun=self.opened > 0):
+            return UnknownReason.KNOWN
+        return UnknownReason.GAP if self.opened else UnknownReason.START

@@ -21,12 +21,18 @@ def frame_column(name: str, vocabulary: Vocabulary | None = None) -> Column:
 FACTS = (
     Column("opened", "the row with the connection's open, counted from 1; 0: not captured"),
     Column("agreed", "what was agreed upon: control parameters, HELLO features, open flags", View.EITHER, words.AGREED),
+    Column("unsure", "of what can be agreed upon, that of which it is not known", View.EITHER, words.AGREED),
     Column("since", "the oldest release that sends what the producer has sent", View.CAPTURE, words.SINCE),
 )
 #: Which of the older protocols the connection speaks.
 DIALECT = (
     truth("is_upr", "the dialect is upr: builds of May 2014"),
     truth("draft", "the dialect is the draft of August 2013"),
+)
+#: What a message is, for sentences that name it and what it should be like.
+FORMS = (
+    Column("form", "dialect, request or answer, and opcode in one number"),
+    Column("expected", "the same, for what messages of this form have"),
 )
 
 
@@ -47,23 +53,26 @@ MESSAGES = table(
     (
         *(frame_column(name) for name in ("datatype", "extras_length", "key_length", "value_length")),
         *(frame_column(name) for name in ("framing_length", "body_length", "nmeta", "missing", "subtype")),
-        *(frame_column(name) for name in ("event", "event_version", "marker_version", "vbucket_state")),
-        *(frame_column(name) for name in ("open_flags", "durability_level")),
+        *(frame_column(name) for name in ("event", "event_version", "marker_version", "open_flags", "reserved")),
         truth("response", _DOCS["response"], View.EITHER),
         frame_column("magic", words.MAGIC),
         frame_column("opcode", words.OPCODE),
         frame_column("status", words.STATUS),
         frame_column("stream_flags", words.STREAM_FLAGS),
         frame_column("snapshot_type", words.MARKER_FLAGS),
-        frame_column("end_reason", words.END_REASON),
-        frame_column("oso_flags", words.OSO_MARKER),
         frame_column("cas", words.CAS),
         *FACTS,
         *DIALECT,
+        *FORMS,
+        truth("has_reserved", "the message has a reserved field that was captured"),
+        Column("odd_number_field", "the first field whose number has no meaning", words=words.NUMBER_FIELD),
+        Column("odd_number_value", "what it holds"),
+        Column("odd_flags_field", "the first field with flags that have no name", words=words.FLAG_FIELD),
+        Column("odd_flags_value", "what it holds"),
         *_defects(),
-        truth("lost", "something of the connection was lost up to here, in either direction; told of defects only"),
-        truth("peer_not_captured", "the sender had received more than was captured before; told of defects only"),
-        truth("doubtful", "either of these, told of every message"),
+        truth("searched", "the frame was searched for after a loss or after bytes that are no frame; it may be none"),
+        truth("dialect_unknown", "messages leave it open which dialect is spoken, or the message was read in another"),
+        truth("doubtful", "something of the connection was lost up to here, or its sender had received more"),
     ),
 )
 UNFRAMED_BYTES = TableSchema(
@@ -72,7 +81,7 @@ UNFRAMED_BYTES = TableSchema(
     (
         *PLACE,
         frame_column("skipped", words.BYTES),
-        truth("lost", "something of the connection was lost before, or the frame before is not known"),
+        truth("lost", "bytes are missing here, or it is not certain where the frame before ends"),
     ),
     (
         Reference("guilty", "the frame before if fewer bytes than a header were passed over, else the frame after"),
@@ -80,4 +89,19 @@ UNFRAMED_BYTES = TableSchema(
         Reference("before", "the frame before the bytes"),
     ),
 )
-TABLES = (MESSAGES, UNFRAMED_BYTES)
+DIALECT_FORMS = TableSchema(
+    "dialect_forms",
+    "every message in a form that upr or dcp alone has, when it is settled which of them is spoken",
+    (
+        *PLACE,
+        frame_column("opcode", words.OPCODE),
+        frame_column("extras_length"),
+        truth("response", _DOCS["response"], View.EITHER),
+        Column("shape_of", "the dialect that has messages like this", words=words.SETTLED),
+        Column("settled", "the dialect that is spoken", words=words.SETTLED),
+        *FORMS,
+        Column("root", "opcode and extras length: equal ones are one finding"),
+    ),
+    (Reference("guilty", "the message"),),
+)
+TABLES = (MESSAGES, DIALECT_FORMS, UNFRAMED_BYTES)

@@ -8,8 +8,10 @@ from analysis.context.codes import Pairing, UnknownReason
 from analysis.context.defects import NUMBER as DEFECT_NUMBER
 from analysis.context.flow_control.rows import DRIFTS
 from analysis.context.kinds import MessageKind
+from analysis.context.odd_fields import FLAG_FIELDS, NUMBER_FIELDS
 from analysis.context.requests.state import AGREEMENTS, bit
 from analysis.context.schema.model import Vocabulary, flags, members, named
+from analysis.context.settled_dialects import DCP, NOT_SETTLED, UPR
 from dissector.frames.schema import NO_END
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect
@@ -37,6 +39,11 @@ MARKER_FLAGS = flags(enums.MARKER_FLAGS)
 AGREED = Vocabulary(flags={bit(name): name for name in AGREEMENTS})
 KIND, UNKNOWN, PAIRING = members(MessageKind), members(UnknownReason), members(Pairing)
 DEFECT = Vocabulary({0: "none", **{number: name for name, number in DEFECT_NUMBER.items()}})
+SETTLED = Vocabulary({NOT_SETTLED: "not_settled", UPR: "upr", DCP: "dcp"})
+NUMBER_FIELD, FLAG_FIELD = (
+    Vocabulary({0: "none", **{number: f"{each.column} in {each.dialect}" for number, each in enumerate(fields, 1)}})
+    for fields in (NUMBER_FIELDS, FLAG_FIELDS)
+)
 DRIFT = Vocabulary({0: "none", **{number: name for number, (name, _) in enumerate(DRIFTS, 1)}})
 DIFFERENCE = Vocabulary({0: "none"})
 SINCE = Vocabulary(unit=_release)

@@ -93,7 +93,41 @@ class Documents:
         )
         slot = np.full(self._stream_rows.size, -1, np.int64)
         slot[chosen] = np.arange(len(chosen))
+        self._leave_refused_out(chosen, space, found)
         return found, slot, strange
+
+    def _leave_refused_out(self, chosen: Longs, space: Longs, found: Longs) -> None:
+        """Let completions that a replica refuses not complete anything for the messages after them (SEQ-08).
+
+        It refuses those that are not of the key's outstanding prepare, where that was surely sent in the stream.
+        """
+        rows, opcode = self._stream_rows, self._opcode[chosen]
+        completes = (opcode == kinds.COMMIT) | (opcode == kinds.ABORT)
+        prepared = rows.numbers("prepared_seqno", chosen)
+        before = found[:, COLUMN["opcode"]]
+        wrong = completes & (before >= 0)
+        wrong &= (before != kinds.PREPARE) | (found[:, COLUMN["seqno"]] != prepared)
+        if not wrong.any():
+            return
+        start = self._instances["start"][rows.entry[chosen]]
+        shown = (prepared > start) & (prepared > self._snapshots.disk_end(chosen))
+        shown &= (prepared >= self._snapshots.whole_from(chosen)) & (prepared < rows.seqno[chosen])
+        hashes = self._hashes[rows.in_batch[chosen]]
+        ordinals = rows.ordinal[chosen]
+        refused: dict[int, Longs] = {}
+        last: dict[tuple[int, int], int] = {}
+        for at, (each, key) in enumerate(zip(space.tolist(), hashes.tolist(), strict=True)):
+            earlier = refused.get(int(found[at, COLUMN["ordinal"]]))
+            if earlier is not None:
+                found[at] = earlier
+            last[each, key] = at
+            if shown[at] and completes[at] and found[at, COLUMN["opcode"]] >= 0:
+                outstanding = found[at, COLUMN["opcode"]] == kinds.PREPARE
+                if not outstanding or found[at, COLUMN["seqno"]] != prepared[at]:
+                    refused[int(ordinals[at])] = found[at].copy()
+        for (each, key), at in last.items():
+            if int(ordinals[at]) in refused:
+                self._syncs.restore(each, key, refused[int(ordinals[at])])
 
     # ------------------------------------------------------------------------------------------------------ columns
 
@@ -106,8 +140,7 @@ class Documents:
         columns |= {f"sync_{name}": self._sync_version(COLUMN[name]) for name in _SYNC}
         columns["sync_forgotten"] = self._strange
         columns["snapshot_ordinal"] = lambda rows: self._snapshots.snapshot_ordinal(self._stream_rows.numbered(rows))
-        columns["foreign"] = self._foreign_before
-        columns["foreign_here"] = lambda rows: self._foreign.mask if rows is None else self._foreign.mask[rows]
+        columns["foreign_ordinal"] = self._foreign_ordinal
         columns["cas_ahead_s"] = self._ahead
         return columns
 
@@ -141,12 +174,6 @@ class Documents:
         strange: Mask = (slot >= 0) & self._sync_strange[slot]
         return strange
 
-    def _foreign_before(self, rows: Rows) -> Mask:
-        """Tell which rows come after a document of another cluster in their stream."""
-        remembered = self._instances["foreign"][self._stream_rows.entries_of(rows)] > 0
-        before: Mask = (self._foreign.before(rows) >= 0) | remembered
-        return before
-
     def _ahead(self, rows: Rows) -> Longs:
         """Return how many seconds the clock in the CAS is ahead of the capture's clock."""
         at = self._stream_rows.in_batch if rows is None else self._stream_rows.in_batch[rows]
@@ -161,7 +188,8 @@ class Documents:
         """Documents whose revision or CAS another cluster made.
 
         A vbucket's own clock and seqnos only grow: a CAS below that of the item before, or a revision above the seqno,
-        came with the document from another cluster (SEQ-04, SEQ-05).
+        came with the document from another cluster (SEQ-04, SEQ-05). Deletions of releases up to 4.1 keep the CAS of
+        what they delete, so theirs says nothing.
         """
         stream_rows = self._stream_rows
         mask = np.zeros(stream_rows.size, bool)
@@ -170,15 +198,24 @@ class Documents:
             cas = stream_rows.frames.signed("cas")[stream_rows.in_batch]
             found = stream_rows.items.before(rows)
             before = np.where(found >= 0, cas[found], self._instances["last_cas"][stream_rows.entry[rows]])
-            disorder = (before >= CLOCK) & (cas[rows] >= CLOCK) & (cas[rows] < before)
-            disorder |= stream_rows.numbers("rev_seqno", rows) > stream_rows.seqno[rows]
-            mask[rows] = disorder & ~self._snapshots.inside_oso(rows)
+            foreign = (before >= CLOCK) & (cas[rows] >= CLOCK) & (cas[rows] < before)
+            foreign &= self._opcode[rows] != kinds.DELETION
+            foreign |= stream_rows.numbers("rev_seqno", rows) > stream_rows.seqno[rows]
+            mask[rows] = foreign & ~self._snapshots.inside_oso(rows)
         return RowsOfKind(stream_rows.groups, mask)
+
+    def _foreign_ordinal(self, rows: Rows) -> Longs:
+        """Return the last document of another cluster up to each row, in its stream; 0: there is none."""
+        remembered = self._instances["foreign"][self._stream_rows.entries_of(rows)]
+        found = self._foreign.until(rows)
+        last: Longs = np.where(found >= 0, self._stream_rows.ordinal[found], remembered)
+        return last
 
     def remember(self) -> None:
         """Store what the next batch has to know."""
         stream_rows, instances = self._stream_rows, self._instances
-        np.add.at(instances["foreign"], stream_rows.entry[self._foreign.at], 1)
+        if len(self._foreign):
+            instances["foreign"][stream_rows.entries] = self._foreign_ordinal(stream_rows.groups.ends)
         if len(stream_rows.items):
             found = stream_rows.items.until(stream_rows.groups.ends)
             here = found >= 0

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.context import kinds
+from analysis.context.codes import UnknownReason
 from analysis.context.lookback import RowGroups
+from analysis.context.losses import without_stream
 from analysis.context.streams.key_versions import KeyVersions
 from analysis.context.streams.rows import BEGUN, CLOSED, CONFIRMED, SortedRows, StreamRows
 from analysis.context.streams.stream_tables import StreamTables
 from dissector.frames.batch import distinct
-from dissector.frames.stream_key import connection_of, stream_key
+from dissector.frames.stream_key import connection_of, side_of, stream_key
 
 if TYPE_CHECKING:
     from analysis.context.batch import ContextBatch
@@ -54,14 +56,12 @@ class StreamIndex:
             rows, key, kind, code = rows[kept], key[kept], kind[kept], code[kept]
             first = _first(code)
         begins = np.flatnonzero(kind == BEGUN)
-        heads = np.flatnonzero(first)
-        known = self._entries(changes, keys, code[heads[kind[heads] != BEGUN]])
         first[begins] = True
+        doubts, forgotten = self._doubts(changes, keys, rows, code)
+        first[doubts] = True
         groups = RowGroups(first)
-        # Only the first group of a stream has the entry from before the batch; the others begin with one of their own.
-        entries = known[code[groups.starts]] if len(keys) else np.empty(0, np.int64)
-        if len(begins):
-            entries[groups.number[begins]] = [begun[row] for row in rows[begins].tolist()]
+        own = dict(zip(groups.number[begins].tolist(), (begun[row] for row in rows[begins].tolist()), strict=True))
+        entries = self._entries(changes, keys, frames, rows, code, groups, doubts, forgotten, own)
         order_of_streams = SortedRows(rows, key, kind, groups, entries)
         stream_rows = StreamRows(frames, self.instances, order_of_streams, gaps)
         return StreamTables(self, stream_rows, changes, gaps, directions)
@@ -72,7 +72,7 @@ class StreamIndex:
         own = (frames.kind >= kinds.FIRST_OF_STREAM) & (frames.kind <= kinds.LAST_OF_STREAM)
         acks = frames.kind == kinds.SEQNO_ACK
         own |= acks
-        own &= vbucket >= 0
+        own &= (vbucket >= 0) & ~without_stream(frames)
         extra: dict[int, tuple[int, int]] = {}
         for row, asked, state in changes.confirmations:
             if asked.vbucket >= 0:
@@ -99,14 +99,77 @@ class StreamIndex:
             return changes.before[key]
         return self.tracker.state(connection_of(key)).live.get(key, -1)
 
-    def _entries(self, changes: BatchChanges, keys: list[int], needed: Longs) -> Longs:
-        """Return, by stream, the entry from before the batch; streams whose start was not captured get a new one."""
-        known = np.full(len(keys), -1, np.int64)
-        for number in needed.tolist():
-            key = keys[number]
-            entry = self._entry(changes, key)
-            known[number] = self._add_unrequested(key, changes) if entry < 0 else entry
-        return known
+    @staticmethod
+    def _doubts(changes: BatchChanges, keys: list[int], rows: Longs, code: Longs) -> tuple[Longs, frozenset[int]]:
+        """Return the rows from which on a stream's messages may be those of another one, and streams without such rows.
+
+        Of the latter only what comes in later batches may be another one's.
+        """
+        if not changes.doubts and not changes.doubted_directions:
+            return np.empty(0, np.int64), frozenset()
+        found: set[int] = set()
+        forgotten: set[int] = set()
+        for number, key in enumerate(keys):
+            doubted = [
+                *changes.doubts.get(key, ()),
+                *changes.doubted_directions.get(connection_of(key) * 2 + side_of(key), ()),
+            ]
+            if doubted:
+                begin, end = np.searchsorted(code, (number, number + 1)).tolist()
+                places = begin + np.searchsorted(rows[begin:end], doubted)
+                found.update(places[places < end].tolist())
+                if (places == end).any():
+                    forgotten.add(key)
+        return np.array(sorted(found), np.int64), frozenset(forgotten)
+
+    def _entries(
+        self,
+        changes: BatchChanges,
+        keys: list[int],
+        frames: ContextBatch,
+        rows: Longs,
+        code: Longs,
+        groups: RowGroups,
+        doubts: Longs,
+        forgotten: frozenset[int],
+        own: dict[int, int],
+    ) -> Longs:
+        """Return the entry of each group; ``own`` has those of groups that begin with an answer."""
+        starts = groups.starts
+        entries = np.full(len(starts), -1, np.int64)
+        if not len(starts):
+            return entries
+        number = code[starts]
+        first = np.ones(len(starts), bool)
+        first[1:] = number[1:] != number[:-1]
+        last = np.ones(len(starts), bool)
+        last[:-1] = first[1:]
+        entries[[*own]] = [*own.values()]
+        doubted = np.isin(starts, doubts) if len(doubts) else np.zeros(len(starts), bool)
+        for group in np.flatnonzero(first & ~doubted & (entries < 0)).tolist():
+            entries[group] = self._entry(changes, keys[number[group]])
+        for group in np.flatnonzero(entries < 0).tolist():
+            if first[group] or doubted[group]:
+                key = keys[number[group]]
+                entry = self._add_unseen(key, frames.base + int(rows[starts[group]]), doubted=bool(doubted[group]))
+                entries[group] = entry
+                state = self.tracker.state(connection_of(key))
+                if last[group] and key not in state.live and key not in forgotten:
+                    state.live[key] = entry
+                else:
+                    changes.over.append(entry)
+        return entries
+
+    def _add_unseen(self, key: int, ordinal: int, *, doubted: bool) -> int:
+        """Make an entry for a stream whose beginning was not captured."""
+        state = self.tracker.state(connection_of(key))
+        unseen = state.unseen_streams[side_of(key)]
+        reason = UnknownReason.KNOWN
+        if not state.opened or state.opened > ordinal:
+            reason = UnknownReason.START
+        elif doubted or 0 < unseen <= ordinal:
+            reason = UnknownReason.GAP
+        return self.instances.add(presumed=int(reason))
 
     def _without_lone_acks(self, changes: BatchChanges, keys: list[int], code: Longs, kind: Longs, first: Mask) -> Mask:
         """Return the rows to keep: all but acknowledgements for streams of which nothing was captured before."""
@@ -116,17 +179,6 @@ class StreamIndex:
                 others = np.flatnonzero((code[head:] != code[head]) | (kind[head:] != kinds.SEQNO_ACK))
                 kept[head : head + int(others[0]) if len(others) else len(kept)] = False
         return kept
-
-    def _add_unrequested(self, key: int, changes: BatchChanges) -> int:
-        """Make an entry for a stream whose beginning was not captured."""
-        state = self.tracker.state(connection_of(key))
-        fresh = self.instances.add()
-        if key in changes.before:
-            changes.before[key] = fresh
-            changes.over.append(fresh)
-        else:
-            state.live[key] = fresh
-        return fresh
 
 
 def _first(code: Longs) -> Mask:

@@ -23,6 +23,7 @@ UNKNOWN = -1
 _NUMBERS: dict[str, int] = {
     "serial": 0,  #: number of the instance; never used again
     "granted": 0,  #: 1: the response was captured, and its request
+    "presumed": 0,  #: why it may have begun where nothing was captured: a member of UnknownReason
     "start": UNKNOWN,
     "end": UNKNOWN,
     "flags": 0,
@@ -30,15 +31,20 @@ _NUMBERS: dict[str, int] = {
     "ask_snap_end": UNKNOWN,
     "uuid": 0,
     "opaque": UNKNOWN,
+    "candidate": UNKNOWN,  #: opaque of the last message, where the stream's own is not known
+    "ending_opaque": UNKNOWN,  #: of the last stream end
+    "seen": 0,  #: ordinal of the last message
     "filtered": 0,  #: 1: the request names collections, so items may be missing
     # what the last messages of the instance said
     "marker_start": UNKNOWN,
     "marker_end": UNKNOWN,
     "marker_type": UNKNOWN,
+    "marker_offset": UNKNOWN,  #: where the marker ends
     "completed": UNKNOWN,  #: high completed seqno of the last disk marker that has one
     "disk_end": UNKNOWN,  #: of the last disk marker
     "typed": 0,  #: 1: a marker's type was 2 or more, so that types are bits
     "merged": 0,  #: 1: a marker started inside what the one before it had left unsent
+    "markers_lost": 0,  #: markers before which another one may have been lost
     "unconfirmed_markers": 0,  #: markers that request an ack and have none yet
     "items": 0,  #: since the marker
     "total": 0,  #: since the beginning
@@ -46,11 +52,14 @@ _NUMBERS: dict[str, int] = {
     "last_opcode": UNKNOWN,
     "last_offset": UNKNOWN,  #: where the last item ends
     "last_cas": 0,
-    "foreign": 0,  #: 1: a revision or a CAS came from another cluster
+    "foreign": 0,  #: ordinal of the last document whose revision or CAS came from another cluster
     "oso": 0,  #: 1: inside an out-of-order snapshot
     "dense": 0,  #: markers whose items were dense
     "acked_seqno": UNKNOWN,  #: by a replica
+    "whole_from": UNKNOWN,  #: seqno of the first item after a marker after the last loss
+    "whole_gap": UNKNOWN,  #: the row after that loss
     "unreadable": 0,  #: ordinal of the last item that has no seqno
+    "keyless": 0,  #: ordinal of the last item whose key was cut off
 }
 _REFS = (
     *("request", "answer", "marker", "last", "opening", "ending", "closing", "bracket", "seqno_ack"),

@@ -71,6 +71,12 @@ class KeyVersions:
         self._kept[places] = own
         return found, strange
 
+    def restore(self, space: int, key_hash: int, version: Longs) -> None:
+        """Put an earlier version of a key back: the one after it did not happen."""
+        tag = _mixed(np.array([space], np.int64), np.array([key_hash], np.int64)).view(np.int64)
+        place = int(tag.view(np.uint64)[0] & self._mask)
+        self._tag[place], self._kept[place] = tag[0], version
+
 
 def _mixed(space: Longs, key_hash: Longs) -> NDArray[np.uint64]:
     """Return a hash of both that is never 0."""

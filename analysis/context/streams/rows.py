@@ -6,13 +6,14 @@ State from before the batch is in the entries of :class:`analysis.context.stream
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from analysis.context import kinds
 from analysis.context.lookback import RowsOfKind, filled
-from dissector.arrow import lengths, take
+from dissector.arrow import lengths, take, valid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,22 +62,48 @@ class StreamRows:
         unreadable = data & (self.seqno < 0)
         self.data: Mask = data & ~unreadable
         self._unreadable = RowsOfKind(self.groups, unreadable)
-        self.gaps = self._last_gaps(gaps[self.in_batch])
+        self._keyless = RowsOfKind(self.groups, data & self._key_lost())
+        self.gaps = self._last_gaps(gaps[self.in_batch], self._unreadable, "unreadable")
         self.lossy = bool(self.gaps.any())
         self.items = RowsOfKind(self.groups, self.data)
-        self.markers = self.rows_of_kind(kinds.MARKER)
+        self.markers = self._markers_in_force()
         self.brackets = self.rows_of_kind(kinds.OSO)
+
+    def _markers_in_force(self) -> RowsOfKind:
+        """Return the markers without those that start after their end: a consumer refuses them (SNP-03)."""
+        markers = self.rows_of_kind(kinds.MARKER)
+        if len(markers):
+            start, end = (self.numbers(name, markers.at) for name in ("snap_start_seqno", "snap_end_seqno"))
+            refused = (end >= 0) & (start > end)
+            if refused.any():
+                mask = markers.mask.copy()
+                mask[markers.at[refused]] = False
+                return RowsOfKind(self.groups, mask)
+        return markers
 
     def rows_of_kind(self, kind: int) -> RowsOfKind:
         """Return the rows of a kind."""
         return RowsOfKind(self.groups, self.kind == kind)
 
-    def _last_gaps(self, gaps: Longs) -> Longs:
-        """Return each row's last gap; an item without a seqno is as good as lost for all rows after it."""
-        if not len(self._unreadable) and not self.instances["unreadable"][self.entries].any():
+    def _key_lost(self) -> Mask:
+        """Tell which rows have a key that was cut off."""
+        frames = self.frames
+        cut = frames.numbers("missing") > 0
+        if not cut.any():
+            return np.zeros(self.size, bool)
+        cut &= (frames.numbers("key_length") > 0) & ~valid(frames.batch.column("key_hash"))
+        return cut[self.in_batch]
+
+    @cached_property
+    def key_gaps(self) -> Longs:
+        """Return each row's last gap; an item without its key is as good as lost for those who ask about keys."""
+        return self._last_gaps(self.gaps, self._keyless, "keyless")
+
+    def _last_gaps(self, gaps: Longs, some: RowsOfKind, remembered: str) -> Longs:
+        """Return each row's last gap; some items are as good as lost for all rows after them."""
+        if not len(some) and not self.instances[remembered][self.entries].any():
             return gaps
-        found = self._unreadable.before(None)
-        last: Longs = np.maximum(gaps, filled(found, self.ordinal, self.instances["unreadable"], self.entry))
+        last: Longs = np.maximum(gaps, filled(some.before(None), self.ordinal, self.instances[remembered], self.entry))
         return last
 
     # ------------------------------------------------------------------------------------------------------ columns
@@ -169,11 +196,12 @@ class StreamRows:
             self.instances[name][self.entries[here]] = self.frames.numbers(column)[self.in_batch[found[here]]]
 
     def remember_unreadable(self) -> None:
-        """Keep the last items without a seqno for the next batch."""
-        if len(self._unreadable):
-            found = self._unreadable.until(self.groups.ends)
-            here = found >= 0
-            self.instances["unreadable"][self.entries[here]] = self.ordinal[found[here]]
+        """Keep the last items without a seqno, and without a key, for the next batch."""
+        for name, some in (("unreadable", self._unreadable), ("keyless", self._keyless)):
+            if len(some):
+                found = some.until(self.groups.ends)
+                here = found >= 0
+                self.instances[name][self.entries[here]] = self.ordinal[found[here]]
 
 
 def _misread(frames: ContextBatch) -> Mask:

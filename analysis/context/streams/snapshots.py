@@ -12,6 +12,8 @@ import numpy as np
 
 from analysis.context import kinds
 from analysis.context.lookback import RowsOfKind
+from analysis.context.streams.accepted import accepted_items
+from dissector.frames.schema import NO_END
 from dissector.spec import enums
 from dissector.spec.model import Dialect
 
@@ -42,8 +44,10 @@ class Snapshots:
         self.marker_start, self.marker_end, self.marker_type = (
             stream_rows.last_value(stream_rows.markers, column, name) for name, column in _MARKER
         )
-        self.previous_seqno = stream_rows.last_value(stream_rows.items, "by_seqno", "last_seqno")
         self.marker_ordinal = stream_rows.last_ordinal(stream_rows.markers, "marker")
+        self.bracket_ordinal = stream_rows.last_ordinal(stream_rows.brackets, "bracket")
+        self._accepted = accepted_items(stream_rows, self)
+        self.previous_seqno = stream_rows.last_value(self._accepted, "by_seqno", "last_seqno")
         self._upr = bool(stream_rows.frames.early.any())
         self._draft = bool(stream_rows.frames.draft.any())
 
@@ -94,12 +98,22 @@ class Snapshots:
             merging &= stream_rows.gaps[at] <= self.marker_ordinal(at)
         return self._markers_where(merging & ~self.oso_since_marker(at))
 
+    @cached_property
+    def _broken_off(self) -> RowsOfKind:
+        """Markers before which another one may have been lost: they do not start right after the end of the last."""
+        stream_rows, at = self._stream_rows, self._stream_rows.markers.at
+        entry = stream_rows.entry[at]
+        before = self.marker_ordinal(at)
+        since = np.where(before > 0, before, self._instances.refs["answer"]["ordinal"][entry])
+        wanted = np.where(before > 0, self.marker_end(at) + 1, self._instances["ask_snap_start"][entry])
+        return self._markers_where((stream_rows.gaps[at] > since) & (self._of_markers("snap_start_seqno") != wanted))
+
     # ------------------------------------------------------------------------------------------------------ columns
 
     def columns(self) -> dict[str, Column]:
         """Return the columns."""
         stream_rows = self._stream_rows
-        previous = stream_rows.last_ordinal(stream_rows.items, "last")
+        previous = stream_rows.last_ordinal(self._accepted, "last")
         return {
             "marker_start": self.marker_start,
             "marker_end": self.marker_end,
@@ -107,17 +121,21 @@ class Snapshots:
             "marker_ordinal": self.marker_ordinal,
             "lost_since_marker": stream_rows.lost_since(self.marker_ordinal),
             "previous_seqno": self.previous_seqno,
-            "previous_opcode": stream_rows.last_value(stream_rows.items, "opcode", "last_opcode"),
-            "previous_offset": stream_rows.last_value(stream_rows.items, "end_offset", "last_offset"),
+            "previous_opcode": stream_rows.last_value(self._accepted, "opcode", "last_opcode"),
+            "previous_offset": stream_rows.last_value(self._accepted, "end_offset", "last_offset"),
             "previous_ordinal": previous,
             "lost_since_previous": stream_rows.lost_since(previous),
+            "opening_ordinal": stream_rows.last_ordinal(self._opening, "opening"),
             "items": self.items,
             "total": self.total,
             "completed": stream_rows.last_value(self._completed, "high_completed_seqno", "completed"),
-            "disk_end": stream_rows.last_value(self._disk, "snap_end_seqno", "disk_end"),
+            "disk_end": self.disk_end,
             "typed": lambda rows: (self._typed.before(rows) >= 0) | (self._remembered("typed", rows) > 0),
             "merged": lambda rows: (self._merging.until(rows) >= 0) | (self._remembered("merged", rows) > 0),
+            "marker_lost": self._marker_lost,
             "dense": lambda rows: self._remembered("dense", rows) + self._dense.count_before(rows),
+            "whole_from": self.whole_from,
+            "bracket_ordinal": self.bracket_ordinal,
             "inside_oso": self.inside_oso,
             "oso_since_marker": self.oso_since_marker,
             "oso_since_previous": lambda rows: self._oso_since(previous, rows),
@@ -130,10 +148,17 @@ class Snapshots:
         stream_rows = self._stream_rows
         return {
             "marker": stream_rows.last_ref(stream_rows.markers, "marker"),
-            "last": stream_rows.last_ref(stream_rows.items, "last"),
+            "last": stream_rows.last_ref(self._accepted, "last"),
             "opening": stream_rows.last_ref(self._opening, "opening"),
             "bracket": stream_rows.last_ref(stream_rows.brackets, "bracket"),
         }
+
+    def _marker_lost(self, rows: Rows) -> Mask:
+        """Tell where a marker of the stream may have been lost before."""
+        lost: Mask = self._remembered("markers_lost", rows) > 0
+        if self._stream_rows.lossy:
+            lost |= self._broken_off.until(rows) >= 0
+        return lost
 
     @cached_property
     def _count(self) -> Longs:
@@ -175,13 +200,17 @@ class Snapshots:
         if not self._oso:
             return np.zeros(len(self._stream_rows.entries_of(rows)), bool)
         inside: Mask = self._stream_rows.last_value(self._stream_rows.brackets, "oso_flags", "oso")(rows) == 1
+        if self._stream_rows.lossy:
+            # The end may have been lost: a marker tells.
+            bracket = self.bracket_ordinal
+            inside &= ~(self._stream_rows.lost_since(bracket)(rows) & (self.marker_ordinal(rows) > bracket(rows)))
         return inside
 
     def snapshot_ordinal(self, rows: Longs) -> Longs:
         """Return the ordinal of the marker or bracket that opened the snapshot of each message."""
         found: Longs = self.marker_ordinal(rows)
         if self._oso:
-            found = np.maximum(found, self._stream_rows.last_ordinal(self._stream_rows.brackets, "bracket")(rows))
+            found = np.maximum(found, self.bracket_ordinal(rows))
         return found
 
     def oso_since_marker(self, rows: Rows) -> Mask:
@@ -191,8 +220,43 @@ class Snapshots:
     def _oso_since(self, ordinals: LongColumn, rows: Rows) -> Mask:
         if not self._oso:
             return np.zeros(len(self._stream_rows.entries_of(rows)), bool)
-        since: Mask = self._stream_rows.last_ordinal(self._stream_rows.brackets, "bracket")(rows) > ordinals(rows)
+        since: Mask = self.bracket_ordinal(rows) > ordinals(rows)
         return since
+
+    @cached_property
+    def _whole(self) -> RowsOfKind:
+        """The first item after the first marker after each loss; also where the stream's beginning is not known."""
+        stream_rows, instances = self._stream_rows, self._instances
+        at = stream_rows.items.at
+        gaps, entry = stream_rows.key_gaps[at], stream_rows.entry[at]
+        marker = self.marker_ordinal(at)
+        whole = (marker > 0) & (marker >= gaps)
+        before = stream_rows.items.before(at)
+        same = np.where(before >= 0, stream_rows.key_gaps[before] == gaps, (instances["whole_gap"][entry] == gaps))
+        followed = np.zeros(stream_rows.size, bool)
+        followed[at] = whole
+        known = np.where(before >= 0, followed[before], instances["whole_from"][entry] >= 0)
+        mask = np.zeros(stream_rows.size, bool)
+        mask[at] = whole & ~(same & known)
+        return RowsOfKind(stream_rows.groups, mask)
+
+    def disk_end(self, rows: Rows) -> Longs:
+        """Return the end of the last disk marker before each row."""
+        return self._stream_rows.last_value(self._disk, "snap_end_seqno", "disk_end")(rows)
+
+    def whole_from(self, rows: Rows) -> Longs:
+        """Return the seqno from which on nothing of the stream was lost up to each row; 0: nothing at all was lost."""
+        stream_rows, instances = self._stream_rows, self._instances
+        entry = stream_rows.entries_of(rows)
+        gaps = stream_rows.key_gaps if rows is None else stream_rows.key_gaps[rows]
+        answer = instances.refs["answer"]["ordinal"][entry]
+        complete = (instances["granted"][entry] > 0) & (gaps <= answer)
+        found = self._whole.until(rows)
+        here = found >= 0
+        seqno = np.where(here, stream_rows.seqno[found], instances["whole_from"][entry])
+        gap = np.where(here, stream_rows.key_gaps[found], instances["whole_gap"][entry])
+        result: Longs = np.where(complete, 0, np.where((seqno >= 0) & (gap == gaps), seqno, NO_END))
+        return result
 
     @cached_property
     def _finished(self) -> RowsOfKind:
@@ -237,6 +301,8 @@ class Snapshots:
         instances["items"][entries] = np.where(is_marker, 0, self.items(ends) + is_item)
         instances["total"][entries] = self.total(ends) + is_item
         if len(stream_rows.markers):
+            if stream_rows.lossy:
+                np.add.at(instances["markers_lost"], stream_rows.entry[self._broken_off.at], 1)
             for name, some in (("dense", self._dense), ("typed", self._typed), ("merged", self._merging)):
                 np.add.at(instances[name], stream_rows.entry[some.at], 1)
             stream_rows.remember_value("completed", self._completed, "high_completed_seqno")
@@ -244,9 +310,14 @@ class Snapshots:
             for name, column in _MARKER:
                 stream_rows.remember_value(name, stream_rows.markers, column)
             stream_rows.remember_ref("marker", stream_rows.markers)
+        if stream_rows.key_gaps.any() or not instances["granted"][entries].all():
+            found = self._whole.until(ends)
+            here = found >= 0
+            instances["whole_from"][entries[here]] = stream_rows.seqno[found[here]]
+            instances["whole_gap"][entries[here]] = stream_rows.key_gaps[found[here]]
         for name, column in (("last_seqno", "by_seqno"), ("last_opcode", "opcode"), ("last_offset", "end_offset")):
-            stream_rows.remember_value(name, stream_rows.items, column)
-        stream_rows.remember_ref("last", stream_rows.items)
+            stream_rows.remember_value(name, self._accepted, column)
+        stream_rows.remember_ref("last", self._accepted)
         if len(stream_rows.brackets):
             stream_rows.remember_ref("bracket", stream_rows.brackets)
             stream_rows.remember_value("oso", stream_rows.brackets, "oso_flags")
