@@ -12,7 +12,7 @@ from analysis.context.codes import UnknownReason
 from analysis.context.connection_facts import release
 from analysis.context.requests.state import AGREEMENTS, bit
 from analysis.rules.expressions import Term, col
-from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Unknown
+from analysis.rules.model import Unknown
 from dissector.spec import enums
 from dissector.spec.controls import CONTROL_KEYS
 
@@ -25,6 +25,12 @@ _SINCE: Mapping[str, int] = {
     **{key.name: release(key.since.major, key.since.minor) for key in CONTROL_KEYS if key.since is not None},
     **_FEATURES,
 }
+
+
+#: Items of streams of keys alone may have CAS 0: those read from disk.
+KEY_ONLY: Term = col.agreed.has(bit("open_no_value")) & ~col.agreed.has(
+    bit("open_include_xattrs") | bit("open_include_deleted_user_xattrs")
+)
 
 
 def at_least(major: int, minor: int = 0) -> Term:
@@ -53,9 +59,23 @@ def agreed(*names: str) -> Term:
     return found.named(" and ".join(names) + " agreed", atomic=len(names) == 1)
 
 
+def unsure(*names: str) -> Unknown:
+    """Return the reason that it is not known whether these were agreed upon: their request or answer may be lost."""
+    return Unknown("setup", maybe(*names))
+
+
+def maybe(*names: str) -> Term:
+    """Return a term: one of these may have been agreed upon without being captured."""
+    return col.unsure.has(sum(bit(name) for name in names)).named(f"{' or '.join(names)} unsure", atomic=True)
+
+
 SYNC_REPLICATION = agreed("enable_sync_writes", "consumer_name")
 
-_ACTIVE = col.flags.has(stream_flags("takeover", "active_vbucket_only")) | SYNC_REPLICATION | at_least(7, 2)
+_ACTIVE = (
+    ((col.flags >= 0) & col.flags.has(stream_flags("takeover", "active_vbucket_only")))
+    | SYNC_REPLICATION
+    | at_least(7, 2)
+)
 #: The producer's vbucket is active for certain: the request wanted no other one, or a replica takes part in its sync
 #: writes. Later releases do not merge snapshots, whatever the vbucket is (MB-53523).
 ACTIVE = _ACTIVE.named("source is active")
@@ -63,13 +83,8 @@ ACTIVE = _ACTIVE.named("source is active")
 _PARTIAL = col.filtered.true() | col.agreed.has(bit("open_skip_deletes_in_backfill"))
 PARTIAL = _PARTIAL.named("stream is filtered")  #: items may be missing on purpose
 
-#: What the stream request or the open said is not known for certain.
-ASKED_UNKNOWN = (LOST_SINCE_BEGIN, UNOPENED)
-#: What was agreed upon is not known for certain: the set-up, or something of either direction, was not captured.
-SETUP_UNKNOWN = (
-    Unknown("start", ~col.opened.true()),
-    Unknown("gap", col.connection_gap > 0),
-)
+#: Something that could have been agreed upon may have been lost.
+NEGOTIATION_UNKNOWN = Unknown("setup", col.unsure.differs(0))
 #: Why the context itself could not decide about a row.
 UNDECIDED = tuple(
     Unknown(reason.name.lower().replace("_", "-"), col.unknown.equals(reason)) for reason in UnknownReason if reason

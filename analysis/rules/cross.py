@@ -6,7 +6,7 @@ Declarations only; :mod:`analysis.archive.xcn_01` computes. Tables and columns a
 from __future__ import annotations
 
 from analysis.rules.expressions import col
-from analysis.rules.model import Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.model import Check, Excuse, Fault, Rule, Severity, Unknown
 
 #: By fact ``what``, how an observation differs from another one of the same seqno; the first that applies.
 DIFFERENCES = {
@@ -34,7 +34,8 @@ RULES: tuple[Rule, ...] = (
             Check(
                 over="versions",
                 holds=col.what.equals(0),
-                because="seqno {by_seqno} is not the version that connection {other_connection} shows: {what}",
+                because="seqno {by_seqno} is not the version that connection {other_connection} shows: {what}; on one "
+                "branch a seqno must be one version",
                 unknown=(Unknown("setup", col.branch.equals(0)),),
                 facts=(
                     *("by_seqno", "what", "vbucket_uuid", "rev_seqno", "other_rev_seqno", "item_flags"),
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
                 evidence=("other",),
                 root="branch",
                 words={"what": DIFFERENCES},
+                fault=Fault.PRODUCER,
             ),
         ),
         excuses=(
@@ -58,5 +60,8 @@ RULES: tuple[Rule, ...] = (
         bugs=("MB-29040", "split brain"),
         limits="Buckets are told apart by name where it was selected, else by the uuids of their branches. Streams of "
         "several vbuckets under one opaque are not compared.",
+        next_step="compare the failover logs of the two producers (cbstats failovers) and the document's metadata on "
+        "both: if both have the branch of frame {frame} and another document at seqno {by_seqno}, both were active at "
+        "a time, and one side has to be thrown away",
     ),
 )

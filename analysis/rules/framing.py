@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.connection_facts import release
 from analysis.context.requests.state import AGREEMENTS, bit
-from analysis.rules.defect_checks import OPCODES, by_defects, flag, unframed_bytes
+from analysis.rules import message_words
+from analysis.rules.conditions import KEY_ONLY, NEGOTIATION_UNKNOWN, at_least
+from analysis.rules.defect_checks import by_defects, by_dialect_forms, dialect_unknown, flag, unframed_bytes
 from analysis.rules.expressions import col
-from analysis.rules.model import UNOPENED, Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.model import SEARCHED, Check, Excuse, Rule, Severity, Unknown
 from dissector.spec import enums
 from dissector.spec.registry import HEADER_SIZE
 
@@ -17,9 +18,14 @@ _FLEXIBLE = tuple(magic.value for magic in enums.MAGICS if magic.flexible)
 _FRAMED = _HELLO | bit("enable_stream_id")  #: either makes flexible framing possible
 _STREAM_FLAGS = sum(flag.value for flag in enums.STREAM_FLAGS.members)
 _UNNAMED_FLAGS = col.stream_flags.has(0xFFFFFFFF & ~_STREAM_FLAGS).named("stream_flags has a bit without a name")
+#: As on streams of keys alone: what the open said must be known to judge it.
+_BARE = col.cas.equals(0) & col.value_length.equals(0)
+_NO_CAS = col.warning_frm_07.equals(flag("cas-zero"))
+_ASKS = (kinds.STREAM_REQUEST, kinds.ADD_STREAM)
 _VALIDATORS = "request validators of the servers"
-#: Peers since 5.0 may be newer than this program. Before, the flags are all known.
-_MAYBE_NEWER = col.agreed.has(_HELLO) | (col.since >= release(5, 0))
+_WORDS = {"form": message_words.FORMS, "magic": message_words.MAGICS}
+#: Peers since 5.0 may be newer than this program. Before, all flags are known; but that must have been captured.
+_MAYBE_NEWER = col.agreed.has(_HELLO) | at_least(5) | NEGOTIATION_UNKNOWN.when
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -44,7 +50,8 @@ RULES: tuple[Rule, ...] = (
             ),
         ),
         source=_VALIDATORS,
-        limits="after a loss the same bytes could be the rest of a frame that was not captured",
+        limits="right after a loss the same bytes could be the rest of a frame that was not captured",
+        next_step="look at the bytes of frame {frame} and after it: the sender's lengths and what it wrote disagree",
     ),
     Rule(
         "FRM-02",
@@ -62,14 +69,15 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "messages",
                 col.agreed.has(_FRAMED),
-                "{opcode} with magic {magic} on a connection without HELLO and without stream ids: of servers before "
-                "6.5",
+                "{form} with magic {magic} on a connection without HELLO and without stream ids, which has 0x80 and "
+                "0x81",
                 when=col.magic.one_of(_FLEXIBLE) & ~col.draft,
-                unknown=(UNOPENED, Unknown("gap", col.doubtful)),
+                unknown=(SEARCHED, NEGOTIATION_UNKNOWN),
                 facts=("magic", "opcode"),
+                spoken=("form",),
                 root="magic",
                 name="flexible",
-                words={"opcode": OPCODES},
+                words=_WORDS,
             ),
         ),
         dialects=("draft", "upr", "dcp"),
@@ -77,6 +85,8 @@ RULES: tuple[Rule, ...] = (
         excuses=(Excuse("other protocols on the port are none of UPR's business", "other-protocols"),),
         source=_VALIDATORS,
         limits="releases are not on the wire: only what was agreed upon tells that a peer may use flexible framing",
+        next_step="look at the bytes before and in frame {frame}: either its sender is newer than this program,"
+        " or it wrote something that is no message",
     ),
     Rule(
         "FRM-03",
@@ -85,8 +95,7 @@ RULES: tuple[Rule, ...] = (
         "The extras length, and that of each object in the framing extras, is one that the message has in its dialect.",
         (
             by_defects("FRM-03"),
-            # The dialect may have shown in a stream request that comes later in the capture, or not at all.
-            by_defects("FRM-03", _W, unknown=(Unknown("one-sided", col.peer_not_captured),)),
+            by_dialect_forms(),
         ),
         dialects=("draft", "upr", "dcp"),
         excuses=(
@@ -94,7 +103,9 @@ RULES: tuple[Rule, ...] = (
             Excuse("a refused add stream may have no extras", "relay-refused"),
         ),
         source=_VALIDATORS,
-        limits="a stream request of the other dialect's length that comes first decides the dialect",
+        limits="messages that upr or dcp alone has, where nothing else tells which of them is spoken",
+        next_step="compare the extras of frame {frame} with the layouts in the protocol reference: its sender "
+        "and its receiver may be of releases that do not understand each other",
     ),
     Rule(
         "FRM-04",
@@ -109,6 +120,8 @@ RULES: tuple[Rule, ...] = (
         ),
         source=_VALIDATORS,
         bugs=("MB-34122",),
+        next_step="look at the header of frame {frame}: its key length is wrong, or the message is another one "
+        "than its opcode says",
     ),
     Rule(
         "FRM-05",
@@ -130,6 +143,7 @@ RULES: tuple[Rule, ...] = (
             Excuse("errors may have a text", "error-replies"),
         ),
         source=_VALIDATORS,
+        next_step="look at the value of frame {frame}, and whether its receiver refused it",
     ),
     Rule(
         "FRM-06",
@@ -144,6 +158,7 @@ RULES: tuple[Rule, ...] = (
         ),
         source=_VALIDATORS,
         bugs=("MB-29040", "MB-31141"),
+        next_step="look up the document of frame {frame} at its sender: consumers refuse or misread such a datatype",
     ),
     Rule(
         "FRM-07",
@@ -151,14 +166,20 @@ RULES: tuple[Rule, ...] = (
         "a CAS is where it belongs",
         "Seqno acknowledged, commit, abort and cache transfers have CAS 0; prepares and, since 4.5, mutations do not.",
         (
-            by_defects("FRM-07", _W),
+            by_defects(
+                "FRM-07",
+                _W,
+                when=~(_NO_CAS & KEY_ONLY),
+                unknown=(Unknown("setup", _NO_CAS & _BARE & NEGOTIATION_UNKNOWN.when),),
+            ),
             Check(
                 "messages",
                 col.cas.differs(0),
-                "a mutation with CAS 0, from a server of 4.5 or later",
+                "a mutation with CAS 0, from a server of 4.5 or later, which gives every document a CAS",
                 when=col.opcode.equals(kinds.MUTATION)
-                & (col.since >= release(4, 5))
-                & ~(col.response | col.draft | col.is_upr),
+                & at_least(4, 5)
+                & ~(col.response | col.draft | col.is_upr | KEY_ONLY),
+                unknown=(SEARCHED, Unknown("setup", _BARE & NEGOTIATION_UNKNOWN.when)),
                 facts=("cas", "since"),
                 root="opcode",
                 name="mutation",
@@ -168,7 +189,10 @@ RULES: tuple[Rule, ...] = (
         excuses=(Excuse("before 4.5 a mutation may have CAS 0", "old-cas"),),
         source=_VALIDATORS,
         bugs=("MB-17517",),
-        limits="mutations of connections whose messages do not show that the server is of 4.5 or later",
+        next_step="look up the CAS of the document of frame {frame} at its sender: a wrong one breaks conflict "
+        "resolution wherever it is replicated to",
+        limits="mutations of connections whose messages do not show that the server is of 4.5 or later; streams of "
+        "keys alone (open flag 0x08 without xattrs), whose items come from disk with CAS 0",
     ),
     Rule(
         "FRM-08",
@@ -184,18 +208,26 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "messages",
                 ~_UNNAMED_FLAGS,
-                "{opcode} with stream flags {stream_flags}, of which some have no name",
-                when=(col.stream_flags >= 0) & ~col.is_upr & ~col.draft,
-                unknown=(UNOPENED, Unknown("setup", _UNNAMED_FLAGS & _MAYBE_NEWER)),
+                f"{{form}} with stream flags {{stream_flags:#x}}; {message_words.named_bits(enums.STREAM_FLAGS)}",
+                when=col.opcode.one_of(_ASKS) & ~(col.response | col.is_upr | col.draft),
+                unknown=(
+                    SEARCHED,
+                    *dialect_unknown("FRM-08", _UNNAMED_FLAGS),
+                    Unknown("gap", (col.missing > 0) & ~_UNNAMED_FLAGS),
+                    Unknown("setup", _UNNAMED_FLAGS & _MAYBE_NEWER),
+                ),
                 facts=("opcode", "stream_flags"),
+                spoken=("form",),
                 root="stream_flags",
                 name="stream flags",
-                words={"opcode": OPCODES},
+                words={"form": message_words.FORMS},
             ),
         ),
         excuses=(Excuse("a newer server or client than this program may use more flags", "newer-server"),),
         source=_VALIDATORS,
         bugs=("MB-55678",),
         limits="flags without a name between peers since 5.0: they may be newer than this program",
+        next_step="find out the release of the sender of frame {frame}: what is reserved today may mean "
+        "something to a later one",
     ),
 )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from analysis.context import kinds
-from analysis.context.connection_facts import release
 from analysis.context.requests.state import bit
-from analysis.rules.defect_checks import OPCODES, by_defects
+from analysis.rules import message_words
+from analysis.rules.conditions import NEGOTIATION_UNKNOWN, at_least
+from analysis.rules.defect_checks import by_defects
 from analysis.rules.expressions import col, constant, either
-from analysis.rules.model import UNOPENED, Check, Excuse, Rule, Severity, Unknown
-from dissector.spec import registry
+from analysis.rules.model import SEARCHED, Check, Excuse, Rule, Severity, Unknown
+from dissector.spec import enums, registry
 
 _W = Severity.WARNING
 _COLLECTIONS = bit("hello_collections")
 _EXT_METADATA = bit("enable_ext_metadata")
 _KEPT_DATATYPE = bit("open_no_value_with_underlying_datatype")
+_SNAPPY = enums.DATATYPES.bit("snappy")
+_DOCUMENTS = (
+    *(kinds.MUTATION, kinds.DELETION, kinds.EXPIRATION),
+    *(kinds.PREPARE, kinds.COMMIT, kinds.ABORT),
+)
+_DOCUMENT = col.opcode.one_of(_DOCUMENTS) & ~(col.response | col.is_upr | col.draft)
 _VALIDATORS = "request validators of the servers"
 _MARKER_V20, _MARKER_V22 = 36, 52  #: bytes of value
 
@@ -27,7 +34,7 @@ RULES: tuple[Rule, ...] = (
         (
             by_defects(
                 "FRM-09",
-                when=col.agreed.has(_COLLECTIONS) | (col.error_frm_09 > 0),
+                when=col.agreed.has(_COLLECTIONS) | (col.error_frm_09 > 0) | (_DOCUMENT & ~col.opened.true()),
                 unknown=(Unknown("setup", ~col.agreed.has(_COLLECTIONS)),),
             ),
         ),
@@ -35,6 +42,8 @@ RULES: tuple[Rule, ...] = (
         excuses=(Excuse("HELLO was not captured: nothing tells that keys have collection ids", "missing-hello"),),
         source=_VALIDATORS,
         limits="keys of connections whose HELLO was not captured",
+        next_step="look at the key of frame {frame}: consumers file such a document under a wrong collection, "
+        "or refuse it",
     ),
     Rule(
         "FRM-10",
@@ -45,7 +54,11 @@ RULES: tuple[Rule, ...] = (
             by_defects(
                 "FRM-10",
                 _W,
-                unknown=(Unknown("setup", col.agreed.has(_KEPT_DATATYPE)),),
+                unknown=(
+                    # It leaves no value, or xattrs alone, and those as they are: what it may falsify is snappy.
+                    Unknown("setup", col.agreed.has(_KEPT_DATATYPE)),
+                    Unknown("setup", col.datatype.has(_SNAPPY) & NEGOTIATION_UNKNOWN.when),
+                ),
             ),
         ),
         excuses=(
@@ -53,6 +66,8 @@ RULES: tuple[Rule, ...] = (
         ),
         source=_VALIDATORS,
         bugs=("MB-54967",),
+        next_step="read the document of frame {frame} at its sender and compare: it is corrupt there, or was "
+        "damaged on its way",
         limits="values that are cut, and connections with open flag 0x40",
     ),
     Rule(
@@ -74,7 +89,7 @@ RULES: tuple[Rule, ...] = (
                 & col.extras_length.equals(1)
                 & col.marker_version.one_of((0, 2))
                 & ~(col.response | col.draft),
-                unknown=(Unknown("gap", (col.missing > 0)), UNOPENED),
+                unknown=(SEARCHED,),
                 facts=("marker_version", "value_length"),
                 root="marker_version",
                 name="length",
@@ -83,6 +98,8 @@ RULES: tuple[Rule, ...] = (
         since="6.5",
         source="snapshot marker V2",
         bugs=("MB-65564",),
+        next_step="compare the releases of both sides: which marker a producer sends was agreed upon with the "
+        "control max_marker_version",
     ),
     Rule(
         "FRM-12",
@@ -95,18 +112,21 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "messages",
                 col.agreed.has(_EXT_METADATA),
-                "nmeta {nmeta} in {opcode}, from a server of 5.0 or later, where it is 0",
-                when=(col.nmeta > 0) & (col.since >= release(5, 0)),
-                unknown=(UNOPENED, Unknown("gap", col.doubtful)),
+                "nmeta {nmeta} in {form}, from a server of 5.0 or later, where it is 0",
+                when=(col.nmeta > 0) & at_least(5),
+                unknown=(SEARCHED, NEGOTIATION_UNKNOWN),
                 facts=("nmeta", "opcode"),
+                spoken=("form",),
                 root="opcode",
                 name="era",
-                words={"opcode": OPCODES},
+                words={"form": message_words.FORMS},
             ),
         ),
         excuses=(Excuse("4.x sends it to those who asked with enable_ext_metadata", "ext-metadata"),),
         source="enable_ext_metadata was removed in 5.0",
         limits="connections whose messages do not show that the server is of 5.0 or later",
+        next_step="look at the last {nmeta} bytes of frame {frame}: a consumer that does not expect metadata "
+        "takes them for the end of the document",
     ),
     Rule(
         "FRM-13",
@@ -118,6 +138,8 @@ RULES: tuple[Rule, ...] = (
         dialects=("draft", "upr", "dcp"),
         excuses=(Excuse("event 2 existed from 5.0 to 7.1", "system-events"),),
         source=_VALIDATORS,
+        next_step="find out the release of the sender of frame {frame}: a later one may have more numbers, an "
+        "earlier one sent something else than it meant",
     ),
     Rule(
         "FRM-14",
@@ -126,6 +148,8 @@ RULES: tuple[Rule, ...] = (
         "The records of a cache transfer fill the value exactly; their keys have 2 to 251 bytes.",
         (by_defects("FRM-14", when=col.opcode.equals(kinds.CACHE_TRANSFER) & ~(col.response | col.draft)),),
         source="cache transfer",
+        next_step="look at the records in the value of frame {frame}: a consumer can't take in those after the "
+        "wrong one",
     ),
     Rule(
         "FRM-15",
@@ -137,7 +161,8 @@ RULES: tuple[Rule, ...] = (
                 "messages",
                 col.vbucket < registry.DEFAULT_VBUCKETS,
                 f"vbucket {{vbucket}}; clusters have {registry.DEFAULT_VBUCKETS}",
-                when=(col.vbucket >= 0) & ~col.response,
+                when=~col.response,
+                unknown=(SEARCHED,),
                 facts=("vbucket",),
                 root="vbucket",
             ),
@@ -146,5 +171,6 @@ RULES: tuple[Rule, ...] = (
         excuses=(Excuse("test clusters have other numbers of vbuckets", "test-cluster"),),
         source="cluster map",
         limits="how many vbuckets a cluster has: 1024 is taken for granted",
+        next_step="look up how many vbuckets the bucket has: the cluster map and the statistics of a node tell",
     ),
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from analysis.context import kinds
+from analysis.context.codes import UnknownReason
 from analysis.context.requests.state import bit
-from analysis.rules.conditions import UNDECIDED
+from analysis.rules import message_words
+from analysis.rules.conditions import UNDECIDED, unsure
 from analysis.rules.expressions import ALWAYS, NEVER, col
-from analysis.rules.model import LOST_SINCE_BEGIN, UNOPENED, Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.model import Check, Excuse, Fault, Rule, Severity, Unknown
 from dissector.spec import enums
 
 _END_ON_CLOSE = bit("send_stream_end_on_client_close_stream")
 _CLOSED = enums.END_REASONS.number("closed")
+_WORDS = {"opcode": message_words.MESSAGES}
 _OWN = (kinds.DATA, kinds.MARKER, kinds.END, kinds.STATE, kinds.OSO, kinds.CACHE)
 
 RULES: tuple[Rule, ...] = (
@@ -23,29 +26,41 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "stream",
                 col.opaque.equals(col.instance_opaque),
-                "opaque {opaque:#010x}, but the stream of vbucket {vbucket} has {instance_opaque:#010x}",
-                when=col.granted.true() & col.kind.one_of(_OWN) & ~col.draft,
-                unknown=(LOST_SINCE_BEGIN, Unknown("gap", col.has_defect)),
+                "{opcode} with opaque {opaque:#010x} for vbucket {vbucket}; its stream has {instance_opaque:#010x}, "
+                "which all its messages must have",
+                # Where the request was not captured, the first two messages that agree tell the stream's opaque.
+                when=(col.instance_opaque >= 0) & col.kind.one_of(_OWN) & ~col.draft,
+                unknown=(Unknown("gap", col.has_defect),),
                 facts=("opaque", "instance_opaque", "vbucket"),
+                spoken=("opcode",),
                 evidence=("request", "answer"),
                 root="opaque",
                 name="opaque",
+                words=_WORDS,
             ),
             # The answers that begin streams come the same way as their data: without a loss, none was overlooked.
             Check(
                 "stream",
                 NEVER,
-                "a message with opaque {opaque:#010x} for vbucket {vbucket}, which has no stream",
-                when=~col.granted.true() & col.kind.one_of(_OWN) & ~col.draft,
-                unknown=(UNOPENED, Unknown("gap", (col.gap > 0) | col.has_defect)),
+                "{opcode} with opaque {opaque:#010x} for vbucket {vbucket}, which has no stream here; one must have "
+                "been requested and granted",
+                when=~col.granted.true() & (col.instance_opaque < 0) & col.kind.one_of(_OWN) & ~col.draft,
+                unknown=(
+                    Unknown("start", col.presumed.equals(UnknownReason.START)),
+                    Unknown("gap", (col.presumed > 0) | col.has_defect),
+                ),
                 facts=("opaque", "vbucket"),
+                spoken=("opcode",),
                 root="opaque",
                 name="no stream",
+                words=_WORDS,
             ),
         ),
         excuses=(Excuse("items of the old stream come until the new request is granted", "reopened-in-flight"),),
         source="DcpConsumer::lookupStreamAndDispatchMessage",
         bugs=("MB-36971", "MB-34951"),
+        next_step="`uprscope connections {capture} --streams` lists the streams with their opaques: look for one with "
+        "{opaque:#010x} that was over before frame {frame}, whose messages come late, or for another vbucket's",
     ),
     Rule(
         "OPQ-06",
@@ -56,17 +71,27 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "stream",
                 col.ending_ordinal.equals(0),
-                "a message for vbucket {vbucket} behind its stream end",
+                "{opcode} for vbucket {vbucket} comes behind the end of its stream; nothing may follow until a new "
+                "request is granted",
                 # An end with another stream's opaque ends nothing: that is for OPQ-04 to say.
                 when=~col.draft & ~col.end_ignored,
-                unknown=(Unknown("gap", (col.ending_ordinal > 0) & ((col.gap > col.ending_ordinal) | col.has_defect)),),
+                unknown=(
+                    Unknown("gap", (col.ending_ordinal > 0) & col.has_defect),
+                    # The stream's own opaque is not known, and this may be another stream, or another's end.
+                    Unknown(
+                        "gap", ~col.granted.true() & (col.ending_ordinal > 0) & col.opaque.differs(col.ending_opaque)
+                    ),
+                ),
                 facts=("vbucket", "opcode"),
                 evidence=("ending",),
                 root="ending_ordinal",
+                words=_WORDS,
             ),
         ),
         source="stream end: no more messages will be sent",
         bugs=("MB-18625",),
+        next_step="look at how long after the end frame {frame} comes: at once, it was still in the producer's queue; "
+        "later, the producer goes on with a stream that the consumer has forgotten, and what comes of it is lost",
     ),
     Rule(
         "OPQ-07",
@@ -79,7 +104,8 @@ RULES: tuple[Rule, ...] = (
                 "stream_starts",
                 ~col.live.true(),
                 "a stream for vbucket {vbucket} with opaque {opaque:#010x} was granted while that with opaque "
-                "{previous_opaque:#010x} is live",
+                "{previous_opaque:#010x} is live; the request must be refused with key_exists (0x02), or the first "
+                "stream's end was never sent",
                 unknown=UNDECIDED,
                 facts=("vbucket", "opaque", "previous_opaque"),
                 evidence=("request", "previous"),
@@ -92,6 +118,9 @@ RULES: tuple[Rule, ...] = (
         ),
         source="stream request: KEY_EEXISTS",
         bugs=("MB-35061",),
+        next_step="`uprscope dissect {capture} --follow {connection} --vbucket {vbucket}` shows whether the stream "
+        "with opaque {previous_opaque:#010x} goes on: if it does, there are two streams; if not, the other explanation "
+        "is the likely one, a stream end that was never sent",
     ),
     Rule(
         "OPQ-08",
@@ -105,18 +134,21 @@ RULES: tuple[Rule, ...] = (
                 "stream_starts",
                 ~col.shared.true(),
                 "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}, and one is a "
-                "takeover, whose answers have nothing else to go by",
+                "takeover, whose answers have nothing else to go by; each needs its own",
                 when=col.handed_over.true() & ~col.draft.true(),
                 unknown=UNDECIDED,
                 facts=("vbucket", "other_vbucket", "opaque"),
                 evidence=("sharer",),
                 guilty="request",
                 name="takeover",
+                next_step="look which of the two streams the answers to markers and states with opaque {opaque:#010x} "
+                "are meant for: a wrong one lets a takeover go on too early, or never",
             ),
             Check(
                 "stream_starts",
                 ~col.shared.true(),
-                "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}",
+                "the streams of vbuckets {vbucket} and {other_vbucket} share opaque {opaque:#010x}; each should have "
+                "its own",
                 when=~col.handed_over.true() & ~col.draft.true(),
                 unknown=UNDECIDED,
                 facts=("vbucket", "other_vbucket", "opaque"),
@@ -133,6 +165,8 @@ RULES: tuple[Rule, ...] = (
             Excuse("the vbucket tells the streams apart", "shared-opaque"),
         ),
         source="consumers find streams by opaque",
+        next_step="look at how the client of frame {frame} numbers its requests; the vbucket tells these streams "
+        "apart, so it matters only if something in between goes by the opaque alone",
     ),
     Rule(
         "OPQ-09",
@@ -144,27 +178,37 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "stream_closes",
                 col.ended.true(),
-                "vbucket {vbucket} was closed, and the stream end that was agreed upon never came",
+                "vbucket {vbucket} was closed, and the stream end that was agreed upon never came; one of reason "
+                "closed (1) must follow the answer",
                 when=col.announced.true(),
                 unknown=UNDECIDED,
                 facts=("vbucket",),
                 evidence=("request",),
                 name="no end",
+                fault=Fault.PRODUCER,
+                next_step="look at whether the consumer still waits for the end of vbucket {vbucket}, and asks for no "
+                "new stream because of it; on the producer, cbstats dcp tells whether the stream is still there",
             ),
             Check(
                 "stream_closes",
                 col.reason.equals(_CLOSED),
-                "vbucket {vbucket} was closed, and its stream ended for reason {reason} instead of 1",
-                when=col.announced.true() & col.ended.true(),
+                "vbucket {vbucket} was closed, and its stream ended for reason {reason}; behind a close it must be "
+                "closed (1)",
+                when=col.announced.true() & col.ended.true() & (col.reason >= 0),
                 unknown=UNDECIDED,
                 facts=("vbucket", "reason"),
                 evidence=("request", "answer"),
                 name="reason",
+                words={"reason": message_words.END_REASONS},
+                next_step="look in the producer's memcached.log for what else happened to vbucket {vbucket} at that "
+                "time: a state change or a failed backfill may have come before the close, and the consumer acts on "
+                "the reason",
             ),
             Check(
                 "stream_closes",
                 ~col.ended.true(),
-                "a stream end (reason {reason}) behind the close of vbucket {vbucket}, which was not agreed upon",
+                "a stream end comes behind the answer to the close of vbucket {vbucket}; nothing may follow where "
+                "send_stream_end_on_client_close_stream was not agreed upon",
                 when=~col.announced.true(),
                 unknown=UNDECIDED,
                 facts=("vbucket", "reason"),
@@ -174,18 +218,22 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "stream",
                 NEVER,
-                "a message for vbucket {vbucket} behind the answer to its close",
+                "{opcode} for vbucket {vbucket} comes behind the answer to its close; nothing may follow where "
+                "send_stream_end_on_client_close_stream was not agreed upon",
                 when=(col.closing_ordinal > 0)
                 & (col.ending_ordinal <= col.closing_ordinal)
                 & col.kind.one_of((kinds.DATA, kinds.MARKER, kinds.OSO, kinds.CACHE))
                 & ~col.agreed.has(_END_ON_CLOSE)
                 & ~col.draft,
-                unknown=(UNOPENED, Unknown("gap", col.connection_gap > 0), LOST_SINCE_BEGIN),
+                unknown=(unsure("send_stream_end_on_client_close_stream"),),
                 facts=("vbucket", "opcode"),
                 evidence=("closing", "request"),
                 root="closing_ordinal",
                 name="data",
                 severity=Severity.WARNING,
+                words=_WORDS,
+                next_step="look for refusals of these messages by the consumer, and at flow control: bytes that a "
+                "consumer without a stream does not give back are lost to the window",
             ),
         ),
         excuses=(
@@ -196,6 +244,8 @@ RULES: tuple[Rule, ...] = (
         source="close stream",
         bugs=("MB-45863", "MB-35061", "MB-34850"),
         limits="a stream end that is missing where the producer had no room, or at the end of the capture",
+        next_step="`uprscope dissect {capture} --follow {connection} --filter 'name == control or name == close_stream "
+        "or name == stream_end'` shows what was agreed upon, and how other closes of the connection went",
     ),
     Rule(
         "OPQ-10",
@@ -213,11 +263,12 @@ RULES: tuple[Rule, ...] = (
                 "completed_streams",
                 NEVER,
                 "vbucket {vbucket} has reached the requested end {end_seqno}, and no stream end came in the "
-                "{seconds} seconds that the producer went on",
+                "{seconds} seconds that the producer went on; it must follow the last item",
                 unknown=UNDECIDED,
                 facts=("vbucket", "end_seqno", "seconds"),
                 evidence=("request",),
                 name="no end",
+                fault=Fault.PRODUCER,
             ),
         ),
         excuses=(
@@ -227,6 +278,8 @@ RULES: tuple[Rule, ...] = (
         source="stream end",
         bugs=("MB-31481", "MB-31570"),
         limits="takeovers, which end with a state, and streams without an end seqno",
+        next_step="ask the producer with cbstats dcp for the state of this stream: one that is still there after frame "
+        "{frame} was forgotten, and backups and index builds that wait for its end hang",
     ),
     Rule(
         "OPQ-12",
@@ -238,7 +291,8 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "stream_starts",
                 ~col.reused.true(),
-                "two streams of vbucket {vbucket}, one after the other, have opaque {opaque:#010x}",
+                "two streams of vbucket {vbucket}, one after the other, have opaque {opaque:#010x}; the second should "
+                "have a new one",
                 unknown=UNDECIDED,
                 facts=("vbucket", "opaque"),
                 evidence=("previous",),
@@ -251,5 +305,7 @@ RULES: tuple[Rule, ...] = (
             Excuse("the opaque of an ended stream may be used again", "shared-opaque"),
         ),
         source="example in the documents: a retry with the same opaque",
+        next_step="look at the first messages of vbucket {vbucket} behind frame {frame}: seqnos that belong to the "
+        "stream before show that late messages were taken for the new stream's",
     ),
 )

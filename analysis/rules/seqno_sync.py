@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from analysis.context import kinds
+from analysis.rules import message_words
 from analysis.rules.conditions import marker_flags
 from analysis.rules.expressions import Term, col, either
-from analysis.rules.model import LOST_SINCE_BEGIN, Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.model import NOT_REQUESTED, Check, Excuse, Fault, Rule, Severity, Unknown
 
 _DISK = marker_flags("disk")
 _COMPLETIONS = (kinds.COMMIT, kinds.ABORT)
@@ -13,8 +14,17 @@ _NAMES = {"opcode": {kinds.COMMIT: "commit", kinds.ABORT: "abort"}}
 
 _COMPLETION = col.opcode.one_of(_COMPLETIONS) & ~col.draft.true() & (col.prepared_seqno >= 0)
 #: The prepare must have been sent in this stream, and not from disk, where it may have been replaced or left out.
-_SHOWN = (col.prepared_seqno > col.start) & (col.prepared_seqno > col.disk_end)
+_SHOWN = (
+    (col.prepared_seqno > col.start)
+    & (col.prepared_seqno > col.disk_end)
+    & ((col.start >= 0) | ~col.granted.true())  # else the start was cut off
+)
+#: Whatever was lost had lower seqnos than the first item after the loss and the next marker: a prepare from there on
+#: would have been captured.
+_PREPARE_LOST = Unknown("gap", col.prepared_seqno < col.whole_from)
 _FORGOTTEN = Unknown("limit", col.sync_forgotten)
+#: Something that the consumer had received was not captured: perhaps the grant of another stream.
+_PEER_LOST = Unknown("one-sided", col.peer_lost)
 _OUTSTANDING = col.sync_opcode.equals(kinds.PREPARE)
 
 
@@ -33,19 +43,23 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "sync_writes",
                 col.prepared_seqno < col.by_seqno,
-                "the {opcode} at seqno {by_seqno} is of a prepare at seqno {prepared_seqno}",
+                "the {opcode} at seqno {by_seqno} is of a prepare at seqno {prepared_seqno}; the prepare must come "
+                "before",
                 when=_COMPLETION,
                 facts=("opcode", "by_seqno", "prepared_seqno"),
                 words=_NAMES,
                 name="own-seqno",
+                next_step="look at the seqnos in frame {frame}: if prepared and by-seqno were mixed up, the prepare "
+                "has one of them; `uprscope dissect {capture} --follow {connection} --filter 'name == prepare'` shows "
+                "those sent",
             ),
             Check(
                 "sync_writes",
                 ~col.sync_opcode.one_of(_COMPLETIONS),
                 "the {opcode} at seqno {by_seqno} is of the prepare at seqno {prepared_seqno}, and the key's last one "
-                "was completed at seqno {sync_seqno} (frame {sync_frame})",
+                "was completed at seqno {sync_seqno} (frame {sync_frame}); a prepare is completed once",
                 when=_COMPLETION & _SHOWN & (col.prepared_seqno < col.by_seqno),
-                unknown=(LOST_SINCE_BEGIN, _FORGOTTEN),
+                unknown=(_PREPARE_LOST, _FORGOTTEN),
                 facts=("opcode", "by_seqno", "prepared_seqno", "sync_seqno", "sync_frame"),
                 words=_NAMES,
                 name="twice",
@@ -53,10 +67,10 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "sync_writes",
                 col.sync_seqno.equals(col.prepared_seqno),
-                "the {opcode} at seqno {by_seqno} is of a prepare at seqno {prepared_seqno}, which was not one of its "
-                "key",
+                "the {opcode} at seqno {by_seqno} is of a prepare at seqno {prepared_seqno}, which is not its key's; "
+                "it must be of the last one of the key",
                 when=_COMPLETION & _SHOWN & (col.prepared_seqno < col.by_seqno) & ~col.sync_opcode.one_of(_COMPLETIONS),
-                unknown=(LOST_SINCE_BEGIN, _FORGOTTEN),
+                unknown=(_PREPARE_LOST, _FORGOTTEN),
                 facts=("opcode", "by_seqno", "prepared_seqno", "sync_seqno"),
                 words=_NAMES,
                 name="other-key",
@@ -72,6 +86,9 @@ RULES: tuple[Rule, ...] = (
         source="VBucket::commit and VBucket::abort",
         bugs=("MB-36971", "MB-50333"),
         limits="Prepares up to the end of the last disk snapshot are not asked for.",
+        next_step="look at the durability monitor of the vbucket on both nodes (cbstats durability-monitor) for "
+        "prepared seqno {prepared_seqno}: a replica can't apply such a message, and its memcached.log says what it did "
+        "instead; `uprscope slice {capture} --finding {finding} -o bug.pcapng` keeps what a bug report needs",
     ),
     Rule(
         "SEQ-09",
@@ -83,9 +100,9 @@ RULES: tuple[Rule, ...] = (
                 "sync_writes",
                 ~_OUTSTANDING | (col.sync_seqno <= col.disk_end) | (col.sync_seqno >= col.by_seqno),
                 "the key is prepared at seqno {by_seqno}, and what was prepared at seqno {sync_seqno} "
-                "(frame {sync_frame}) is not completed",
+                "(frame {sync_frame}) is not completed; a commit or an abort must come between",
                 when=col.opcode.equals(kinds.PREPARE) & ~col.draft.true() & ~col.marker_type.has(_DISK),
-                unknown=(LOST_SINCE_BEGIN,),
+                unknown=(Unknown("gap", (col.key_gap > col.sync_ordinal) | (col.sync_seqno < col.whole_from)),),
                 facts=("by_seqno", "sync_seqno", "sync_frame"),
             ),
         ),
@@ -98,6 +115,9 @@ RULES: tuple[Rule, ...] = (
         source="PassiveDurabilityMonitor and its duplicate-prepare window",
         bugs=("MB-34562",),
         limits="Of prepares up to the end of the last disk snapshot nothing is known.",
+        next_step="look between frames {sync_frame} and {frame} for a commit or an abort of the key: one that the "
+        "active node made (its cbstats durability-monitor no longer lists seqno {sync_seqno}) was not sent, and the "
+        "replica still waits for it",
     ),
     Rule(
         "SEQ-10",
@@ -108,29 +128,35 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "seqno_acks",
                 col.prepared_seqno >= col.acked_before,
-                "seqno {prepared_seqno} is acknowledged, and {acked_before} was before",
-                when=col.acked_before >= 0,
-                unknown=(
-                    LOST_SINCE_BEGIN,
-                    Unknown("gap", col.connection_gap > 0),
-                    Unknown("one-sided", col.acked_offset <= col.answer_offset),
-                ),
+                "seqno {prepared_seqno} is acknowledged, and {acked_before} was before; it must not go back",
+                when=(col.acked_before >= 0) & (col.prepared_seqno >= 0),
+                # A consumer that has not received the grant of the stream yet speaks of the one before.
+                unknown=(_PEER_LOST, Unknown("one-sided", col.acked_offset <= col.answer_offset)),
                 facts=("prepared_seqno", "acked_before"),
                 evidence=("before",),
                 name="backwards",
+                fault=Fault.CONSUMER,
+                next_step="look whether the replica rolled back before frame {frame} without a new stream: sync writes "
+                "between {prepared_seqno} and {acked_before} were reported as durable on a node that may no longer "
+                "have them",
             ),
             Check(
                 "seqno_acks",
                 col.prepared_seqno <= _highest(col.previous_seqno, col.start),
-                "seqno {prepared_seqno} is acknowledged, and the last one that was sent is {previous_seqno}",
+                "seqno {prepared_seqno} is acknowledged, which was not sent (last seqno: {previous_seqno}); a replica "
+                "must have what it acknowledges",
                 unknown=(
-                    LOST_SINCE_BEGIN,
-                    Unknown("gap", col.connection_gap > 0),
-                    Unknown("one-sided", col.peer_not_captured | (col.acked_offset <= col.answer_offset)),
+                    _PEER_LOST,
+                    Unknown("one-sided", col.acked_offset <= col.answer_offset),
+                    Unknown("gap", (col.producer_gap > col.previous_ordinal) | (col.gap > col.previous_ordinal)),
+                    *(Unknown(each.reason, each.when & (col.previous_seqno < 0)) for each in NOT_REQUESTED),
+                    Unknown("gap", (col.previous_seqno < 0) & (col.start < 0)),  # the start was cut off
                 ),
                 facts=("prepared_seqno", "previous_seqno"),
                 evidence=("last", "marker"),
                 name="ahead",
+                words={"previous_seqno": message_words.NO_SEQNO},
+                fault=Fault.CONSUMER,
             ),
         ),
         dialects=("dcp",),
@@ -141,5 +167,8 @@ RULES: tuple[Rule, ...] = (
         ),
         source="ActiveStream::seqnoAck",
         limits="Any seqno that was sent may be acknowledged, not only those of prepares.",
+        next_step="compare with the high prepared seqno of the replica (cbstats durability-monitor): the active node "
+        "commits on the strength of frame {frame}, and a failover to this replica may lose writes up to "
+        "{prepared_seqno}",
     ),
 )

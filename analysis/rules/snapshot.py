@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from analysis.rules import snapshot_markers
-from analysis.rules.conditions import ACTIVE, ASKED_UNKNOWN, PARTIAL, at_least, marker_flags, stream_flags
+from analysis.rules import message_words, snapshot_markers
+from analysis.rules.conditions import ACTIVE, PARTIAL, at_least, marker_flags, stream_flags, unsure
 from analysis.rules.expressions import Term, col, either
-from analysis.rules.model import LOST_SINCE_BEGIN, LOST_SINCE_MARKER, Check, Excuse, Rule, Severity, Unknown
+from analysis.rules.model import (
+    DIALECT_UNKNOWN,
+    LOST_SINCE_ANSWER,
+    LOST_SINCE_MARKER,
+    NOT_REQUESTED,
+    Check,
+    Excuse,
+    Rule,
+    Severity,
+    Unknown,
+)
 from dissector.spec import enums
 
 _HISTORY, _MAY_DUPLICATE, _MEMORY = map(marker_flags, ("history", "may_contain_duplicates", "memory"))
@@ -13,31 +23,53 @@ _OK = enums.END_REASONS.number("ok")
 _CUT_SHORT = stream_flags("to_latest", "disk_only")  #: the server puts its own end in
 _OWN_START = stream_flags("from_latest", "cache_transfer")
 
-#: A replica that merges snapshots shows it by starting one inside what the last one left unsent.
-_MERGED = Unknown("source", col.merged)
+#: A replica that merges snapshots shows it by starting one inside what the last one left unsent. What shows it may be
+#: among what was lost, and so may be the request that wanted no replica.
+_MAYBE_MERGED = (Unknown("source", col.merged), *NOT_REQUESTED, Unknown("gap", col.marker_lost))
+#: What is left out on purpose is not known: the request may have a filter, the open may skip deletions.
+_MAYBE_PARTIAL = (*NOT_REQUESTED, unsure("open_skip_deletes_in_backfill"))
 #: A marker with a range before this one in the stream, and nothing out of order between the two.
 _BEHIND_ANOTHER = (col.marker_end >= 0) & ~col.oso_since_marker
 #: History repeats the end of the marker before it, whose own part stops where the history begins.
 _CONTINUES = (
     col.snapshot_type.has(_HISTORY) & ~col.marker_type.has(_HISTORY) & col.snap_end_seqno.equals(col.marker_end)
 )
+#: The first marker of a stream, where the request's own start holds. What was cut off can't be compared.
+_FIRST_MARKER = (
+    col.marker_ordinal.equals(0)
+    & ~col.flags.has(_OWN_START)
+    & (col.snap_start_seqno >= 0)
+    & ((col.ask_snap_start >= 0) | ~col.granted.true())
+)
 _SENT = either(col.previous_seqno >= 0, col.previous_seqno, col.start)
 #: Only a replica's memory has snapshots that are two of its active's: disk, OSO and what is older have none.
 _OF_MEMORY = col.marker_type.has(_MEMORY) & ~col.inside_oso
+_LAST_SENT = {"previous_seqno": message_words.NO_SEQNO}
+_FILTERED = "-filtered"
+#: Next steps where a rule's own does not fit.
+_OF_REPLICA = (
+    "ask the producer with cbstats vbucket whether its vbucket is active: a replica of a release before 7.2 merges "
+    "snapshots and may do this, an active vbucket never does"
+)
+_TRIMMED = (
+    "look for a seqno advanced to {marker_end} before frame {frame}: producers since 7.0 send one where the last item "
+    "of a snapshot does not pass the filter; without it the consumer waits, and resumes too low"
+)
 
 
 def _overlap(name: str, when: Term, severity: Severity | None = None, *unknown: Unknown) -> Check:
     return Check(
         "ranged_markers",
         col.snap_start_seqno > col.marker_end,
-        "the snapshot starts at {snap_start_seqno}, and the one before it ended at {marker_end}",
+        "the snapshot starts at {snap_start_seqno}, and the one before it ended at {marker_end}; it must start behind "
+        "that",
         when=_BEHIND_ANOTHER & ~_CONTINUES & when,
-        # What shows that a replica merges snapshots may be among what was lost.
-        unknown=(*ASKED_UNKNOWN, LOST_SINCE_MARKER, *unknown),
+        unknown=(LOST_SINCE_MARKER, *unknown),
         facts=("snap_start_seqno", "snap_end_seqno", "marker_start", "marker_end"),
         evidence=("marker",),
         name=name,
         severity=severity,
+        next_step=_OF_REPLICA if unknown else "",
     )
 
 
@@ -45,7 +77,8 @@ def _repeated(name: str, when: Term, severity: Severity | None = None, *unknown:
     return Check(
         "documents",
         col.version_snapshot.differs(col.snapshot_ordinal),
-        "the key of seqno {by_seqno} came in the same snapshot with seqno {version_seqno} (frame {version_frame})",
+        "the key of seqno {by_seqno} came before in the same snapshot, with seqno {version_seqno} (frame "
+        "{version_frame}); a snapshot must have a key once",
         # After the first early marker items come as they are written, and no marker closes them for long.
         when=(col.snapshot_ordinal > 0).differs(col.is_upr) & ~col.marker_type.has(_MAY_DUPLICATE) & when,
         unknown=(Unknown("gap", col.gap > col.snapshot_ordinal), *unknown),
@@ -58,34 +91,42 @@ def _repeated(name: str, when: Term, severity: Severity | None = None, *unknown:
 
 
 def _incomplete(name: str, when: Term, severity: Severity | None = None, *unknown: Unknown) -> tuple[Check, Check]:
-    sentence = "the snapshot {marker_start} to {marker_end} stops at seqno {previous_seqno}, and "
+    sentence = "the snapshot {marker_start} to {marker_end} is not complete (last seqno sent: {previous_seqno}) when "
+    expected = (
+        f"; {'an item or a seqno advanced' if name == _FILTERED else 'an item'} with its last seqno must come first"
+    )
+    step = _TRIMMED if name == _FILTERED else _OF_REPLICA if unknown else ""
     facts = ("marker_start", "marker_end", "previous_seqno")
     return (
         Check(
             "ranged_markers",
             col.marker_end <= _SENT,
-            sentence + "the next one is announced",
+            f"{sentence}the next one is announced{expected}",
             when=_BEHIND_ANOTHER & ~_CONTINUES & when,
-            unknown=(*ASKED_UNKNOWN, LOST_SINCE_MARKER, *unknown),
+            unknown=(LOST_SINCE_MARKER, *_MAYBE_PARTIAL, *unknown),
             facts=facts,
             evidence=("marker", "last"),
             name=f"marker{name}",
             severity=severity,
+            words=_LAST_SENT,
+            next_step=step,
         ),
         Check(
             "ends",
             col.marker_end <= _SENT,
-            sentence + "the stream ends as if all had been sent",
+            f"{sentence}the stream ends as if all had been sent{expected}",
             when=_BEHIND_ANOTHER
             & col.end_reason.equals(_OK)
             & (col.end >= col.marker_end)
             & ~col.flags.has(_CUT_SHORT)
             & when,
-            unknown=(*ASKED_UNKNOWN, LOST_SINCE_MARKER, *unknown),
+            unknown=(LOST_SINCE_MARKER, *_MAYBE_PARTIAL, *unknown),
             facts=facts,
             evidence=("marker", "last"),
             name=f"end{name}",
             severity=severity,
+            words=_LAST_SENT,
+            next_step=step,
         ),
     )
 
@@ -101,9 +142,9 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "items",
                 col.snapshot_ordinal > 0,
-                "seqno {by_seqno} comes before any snapshot marker",
+                "seqno {by_seqno} comes before any snapshot marker; one must announce the first item of a stream",
                 when=~col.is_upr & ~col.draft,
-                unknown=(LOST_SINCE_BEGIN,),
+                unknown=(*NOT_REQUESTED, LOST_SINCE_ANSWER, DIALECT_UNKNOWN),
                 facts=("by_seqno",),
                 evidence=("answer",),
                 root="serial",
@@ -112,7 +153,7 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "items",
                 col.marker_ordinal > 0,
-                "seqno {by_seqno} comes before any snapshot starts",
+                "seqno {by_seqno} comes before any snapshot starts; a snapshot start must precede the first item",
                 when=col.draft.true(),
                 # The draft says itself where a stream starts; its requests may go unrecognised.
                 unknown=(
@@ -122,17 +163,27 @@ RULES: tuple[Rule, ...] = (
                 facts=("by_seqno",),
                 root="serial",
                 name="draft",
+                next_step="look for a snapshot start between the stream start and frame {frame}, and for a snapshot "
+                "end behind it: if the end comes, only its start is missing",
             ),
             Check(
                 "ends",
                 col.items.equals(0),
-                "no marker closes the last {items} items before the stream ends",
+                "no marker closes the last {items} items before the stream ends; in the early dialect one must follow "
+                "them",
                 when=col.is_upr & col.end_reason.equals(_OK),
-                unknown=(LOST_SINCE_BEGIN,),
+                unknown=(
+                    LOST_SINCE_MARKER,
+                    Unknown("gap", col.marker_ordinal.equals(0) & ~col.granted.true()),
+                    # The dialect showed itself only after the first of these items.
+                    Unknown("setup", col.opening_ordinal.equals(0)),
+                ),
                 facts=("items",),
                 evidence=("here", "marker"),
                 guilty="opening",
                 name="early",
+                next_step="look at what the consumer keeps of the {items} items from frame {frame} on: it can resume "
+                "only at the marker before them",
             ),
         ),
         dialects=("draft", "upr", "dcp"),
@@ -144,6 +195,8 @@ RULES: tuple[Rule, ...] = (
         source="snapshot marker in the documents of UPR; recordings of May 2014 for the early dialect",
         limits="Behind an out-of-order snapshot, whether a marker comes before the next item is not looked at. Early "
         "streams that are closed, or end with trouble, may leave items behind their last marker: recorded servers do.",
+        next_step="look for the marker between the answer to the stream request and frame {frame}: one under another "
+        "opaque or vbucket is an OPQ-04 finding; a consumer without a snapshot drops or refuses the item",
     ),
     Rule(
         "SNP-02",
@@ -154,8 +207,9 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "items",
                 (col.by_seqno >= col.marker_start) & (col.by_seqno <= col.marker_end),
-                "seqno {by_seqno} is outside of the snapshot {marker_start} to {marker_end}",
-                when=(col.marker_end >= 0) & ~col.inside_oso,
+                "seqno {by_seqno} is outside of the snapshot {marker_start} to {marker_end}; items must lie inside of "
+                "the last marker's",
+                when=(col.marker_end >= 0) & (col.marker_start >= 0) & ~col.inside_oso,
                 unknown=(LOST_SINCE_MARKER,),
                 facts=("by_seqno", "marker_start", "marker_end"),
                 evidence=("marker",),
@@ -171,6 +225,9 @@ RULES: tuple[Rule, ...] = (
         ),
         source="PassiveStream::processMessageInner rejects it",
         bugs=("MB-17766",),
+        next_step="`uprscope plot {capture} seqno --connection {connection} -o seqno.png` shows items over snapshots: "
+        "a single item outside is misplaced, a run of them lacks its marker; a replica drops them and logs 'Erroneous' "
+        "with seqno {by_seqno}",
     ),
     Rule(
         "SNP-03",
@@ -181,13 +238,17 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "ranged_markers",
                 col.snap_start_seqno <= col.snap_end_seqno,
-                "the snapshot starts at {snap_start_seqno} and ends at {snap_end_seqno}",
+                "the snapshot starts at {snap_start_seqno} and ends at {snap_end_seqno}; its start must not be behind "
+                "its end",
                 facts=("snap_start_seqno", "snap_end_seqno"),
             ),
         ),
         dialects=("dcp",),
         source="consumers refuse it since MB-16042",
         bugs=("MB-16042",),
+        next_step="compare the marker with the start of the stream request and with the producer's high seqno (cbstats "
+        "vbucket-seqno), which tells which of the two numbers is wrong; consumers refuse it since MB-16042, older ones "
+        "take it in",
     ),
     Rule(
         "SNP-04",
@@ -197,7 +258,7 @@ RULES: tuple[Rule, ...] = (
         "active, a warning where it may be a replica, and undecided where it merges snapshots as replicas do.",
         (
             _overlap("", ACTIVE),
-            _overlap("unknown-source", ~ACTIVE, Severity.WARNING, _MERGED),
+            _overlap("unknown-source", ~ACTIVE, Severity.WARNING, *_MAYBE_MERGED),
         ),
         dialects=("dcp",),
         excuses=(
@@ -210,6 +271,9 @@ RULES: tuple[Rule, ...] = (
         source="ActiveStream::snapshot throws on it since 2022; no recorded server ever did it",
         bugs=("MB-50543", "MB-51105", "MB-24631", "MB-57767"),
         limits="A capture does not say whether a plain client streams from an active vbucket or from a replica.",
+        next_step="`uprscope slice {capture} --finding {finding} -o bug.pcapng` keeps what proves it for a bug report, "
+        "for an active vbucket never does this; on the producer, cbstats checkpoint has the ranges that it should have "
+        "sent",
     ),
     Rule(
         "SNP-05",
@@ -219,9 +283,10 @@ RULES: tuple[Rule, ...] = (
         "and aborts are one name space, everything else is another. A warning in memory snapshots of what may be a "
         "replica.",
         (
-            _repeated("", ~_OF_MEMORY),
-            _repeated("memory", _OF_MEMORY & ACTIVE, None, *ASKED_UNKNOWN),
-            _repeated("unknown-source", _OF_MEMORY & ~ACTIVE, Severity.WARNING, *ASKED_UNKNOWN, _MERGED),
+            _repeated("", ~_OF_MEMORY & ~col.is_upr),
+            _repeated("memory", _OF_MEMORY & ACTIVE & ~col.is_upr),
+            _repeated("unknown-source", _OF_MEMORY & ~ACTIVE & ~col.is_upr, Severity.WARNING, *_MAYBE_MERGED),
+            _repeated("early", col.is_upr.true(), None, *NOT_REQUESTED, LOST_SINCE_ANSWER),
         ),
         dialects=("draft", "upr", "dcp"),
         excuses=(
@@ -234,6 +299,9 @@ RULES: tuple[Rule, ...] = (
         bugs=("MB-24244", "MB-71914", "MB-72198"),
         limits="The keys of a million documents are remembered: in longer snapshots a repetition may be missed. "
         "Behind the first marker of an early stream keys are not counted: recorded servers repeat them.",
+        next_step="compare frames {version_frame} and {frame}: a marker that is missing between them explains it if "
+        "their seqnos {version_seqno} and {by_seqno} lie in two checkpoints of the producer (cbstats checkpoint); a "
+        "consumer that rolls back into this snapshot may keep the wrong version",
     ),
     Rule(
         "SNP-06",
@@ -244,8 +312,8 @@ RULES: tuple[Rule, ...] = (
         "only for releases that advance seqnos.",
         (
             *_incomplete("", ~PARTIAL & ACTIVE),
-            *_incomplete("-unknown-source", ~PARTIAL & ~ACTIVE, Severity.WARNING, _MERGED),
-            *_incomplete("-filtered", PARTIAL & at_least(7), Severity.WARNING, _MERGED),
+            *_incomplete("-unknown-source", ~PARTIAL & ~ACTIVE, Severity.WARNING, *_MAYBE_MERGED),
+            *_incomplete(_FILTERED, PARTIAL & at_least(7), Severity.WARNING, *_MAYBE_MERGED),
         ),
         dialects=("dcp",),
         excuses=(
@@ -260,6 +328,9 @@ RULES: tuple[Rule, ...] = (
         source="seqno advanced in the documents; recordings: the next marker comes only behind the former's end",
         bugs=("MB-37402", "MB-48368", "MB-73354"),
         limits="The last snapshot of a stream that has not ended is not judged.",
+        next_step="ask the producer what seqno {marker_end} is: if a document has it (cbstats vbucket-details shows "
+        "the high seqno), the item was not sent and the consumer lacks it; a consumer that stops here resumes inside "
+        "the snapshot",
     ),
     Rule(
         "SNP-07",
@@ -271,9 +342,10 @@ RULES: tuple[Rule, ...] = (
             Check(
                 "ranged_markers",
                 col.snap_start_seqno >= col.ask_snap_start,
-                "the first snapshot starts at {snap_start_seqno}, below the requested snapshot start {ask_snap_start}",
-                when=col.marker_ordinal.equals(0) & ~col.flags.has(_OWN_START),
-                unknown=(LOST_SINCE_BEGIN,),
+                "the first snapshot starts at {snap_start_seqno}, below the requested snapshot start {ask_snap_start}; "
+                "it must start there",
+                when=_FIRST_MARKER,
+                unknown=(*NOT_REQUESTED, LOST_SINCE_ANSWER),
                 facts=("snap_start_seqno", "ask_snap_start", "start"),
                 evidence=("request",),
                 name="below",
@@ -282,9 +354,9 @@ RULES: tuple[Rule, ...] = (
                 "ranged_markers",
                 (col.snap_start_seqno <= col.ask_snap_start) | (col.snap_start_seqno > col.start),
                 "the first snapshot starts at {snap_start_seqno}, inside the requested one, which starts at "
-                "{ask_snap_start} and was read up to {start}",
-                when=col.marker_ordinal.equals(0) & ~col.flags.has(_OWN_START),
-                unknown=(LOST_SINCE_BEGIN,),
+                "{ask_snap_start} and was read up to {start}; it must start where that does",
+                when=_FIRST_MARKER,
+                unknown=(*NOT_REQUESTED, LOST_SINCE_ANSWER),
                 facts=("snap_start_seqno", "ask_snap_start", "start"),
                 evidence=("request",),
                 name="above",
@@ -303,6 +375,9 @@ RULES: tuple[Rule, ...] = (
         source="ActiveStream::snapshot; every recorded stream",
         bugs=("MB-59759",),
         limits="That the end is not below the first seqno is left to SNP-02.",
+        next_step="compare the marker with the stream request, which asks for snapshot start {ask_snap_start} and "
+        "start {start}: a consumer that is cut off now will ask for a range that no snapshot had, and may be rolled "
+        "back",
     ),
     *snapshot_markers.RULES,
 )

@@ -105,10 +105,13 @@ def _marked(batch: pa.RecordBatch, frame: int, defect: str) -> pa.RecordBatch:
         (
             "09_feed_real_consumer.pcap",
             {
-                ("FRM-03", "a mutation with 22 bytes of extras, which no form of it has"),
+                ("FRM-03", "a mutation with 22 bytes of extras; it has 31 or 32"),
                 ("FRM-04", "a mutation without a key"),
-                ("FRM-05", "a stream request whose 15 bytes of value do not divide into whole entries"),
-                ("FRM-13", "a set vbucket state with a number"),
+                (
+                    "FRM-05",
+                    "an answer to a stream request whose 15 bytes of value do not divide into whole entries of 16",
+                ),
+                ("FRM-13", "a set vbucket state with vbucket state 9; states are 1 (active), 2 (replica), 3 ("),
             },
         ),
     ],
@@ -120,3 +123,19 @@ def test_recordings(shared_dir: Path, file: str, expected: set[tuple[str, str]])
     assert {each.rule for each in errors} == {rule for rule, _ in expected}
     for rule, text in expected:
         assert any(each.rule == rule and each.sentence.startswith(text) for each in errors), (rule, text)
+
+
+@pytest.mark.shared
+def test_finds_an_ack_with_its_count_as_value(shared_dir: Path) -> None:
+    """The form is of early UPR alone; servers refuse it. One violation, of the rule about layouts."""
+    path = shared_dir / "captures" / "defects" / "frm03_ack_as_value.pcap"
+    found = checking.check(checking.batches_of(path), MINE).findings
+    assert [(each.rule, each.severity, each.guilty.frame) for each in found] == [("FRM-03", Severity.ERROR, 67)]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["41_basic_v810m", "44_stream_id_v810m"])
+def test_keys_alone_and_long_stream_ids(shared_dir: Path, name: str) -> None:
+    """Streams of keys alone have items with CAS 0, and of a stream id servers keep 16 bits."""
+    found = checking.check(checking.batches_of(shared_dir / "captures" / f"{name}.pcap")).findings
+    assert not {each.rule for each in found} & {"FRM-07", "SEQ-06", "OPQ-04"}

@@ -12,10 +12,10 @@ import pytest
 from analysis.context import COLUMNS, Context, Table
 from analysis.context.codes import Pairing, UnknownReason
 from analysis.context.schema import ARCHIVE_TABLES, TABLES, Vocabulary
-from analysis.rules import GLOBAL_RULES, RULE_BY_ID, RULES
+from analysis.rules import GLOBAL_RULES, RULE_BY_ID, RULES, message_words
 from analysis.rules.conditions import stream_flags
 from analysis.rules.expressions import ALWAYS, Term, col, either
-from analysis.rules.model import REASONS, Check, Rule, Severity, Unknown
+from analysis.rules.model import PLACE, REASONS, Check, Rule, Severity, Unknown
 from analysis.rules.row_sets import PARTS, table_of
 from dissector.capture import expand
 from dissector.frames.reader import FrameReader
@@ -57,6 +57,7 @@ def fields(text: str) -> set[str]:
 
 def columns_of(check: Check) -> Iterator[str]:
     yield from check.facts
+    yield from check.spoken
     yield from check.holds.columns
     if check.when is not None:
         yield from check.when.columns
@@ -103,8 +104,65 @@ def test_a_check_is_well_formed(rule: Rule, check: Check) -> None:
     assert all(isinstance(each, Unknown) and each.reason in REASONS for each in check.unknown)
     assert check.because or str(check.holds) == str(ALWAYS), "a check that can fail says why"
     assert not check.because.endswith(".")
-    assert fields(check.because) | set(check.words) <= set(check.facts), f"{rule.id} speaks of what are no facts"
+    told = {*check.facts, *check.spoken}
+    assert fields(check.because) | set(check.words) <= told, f"{rule.id} speaks of what are no facts"
+    assert not check.between or check.between in check.evidence
     assert check.severity is None or isinstance(check.severity, Severity)
+
+
+@pytest.mark.parametrize(("rule", "check"), [*CHECKS, *GLOBAL_CHECKS])
+def test_a_next_step_can_be_filled_in(rule: Rule, check: Check) -> None:
+    step = check.next_step or rule.next_step
+    assert step or not check.because, f"{rule.id} does not say what to look at next"
+    assert not step.endswith(".")
+    assert step.count("`") % 2 == 0
+    assert fields(step) <= {*check.facts, *PLACE}, f"the next step of {rule.id} speaks of what are no facts"
+    assert not {*check.facts} & {*PLACE}, "a fact must not hide the place"
+
+
+@pytest.mark.parametrize(("rule", "check"), [*CHECKS, *GLOBAL_CHECKS])
+def test_sentences_say_what_came_and_what_was_expected(rule: Rule, check: Check) -> None:
+    assert not check.because[:1].isupper(), rule.id
+    assert not {*re.findall(r"\{(\w+):", check.because)} & {*check.words}, "words can't be written as numbers"
+    if rule.group in ("OPQ", "SNP", "SEQ", "XCN") and check.because:
+        assert "; " in check.because, f"{rule.id} does not say what was expected"
+
+
+@pytest.mark.parametrize(
+    ("rule", "check"),
+    [
+        pytest.param(*each.values, id=each.id)
+        for each in CHECKS
+        if each.id in ("SEQ-03/early", "SEQ-10/ahead", "SNP-10/early") or str(each.id).startswith("SNP-06")
+    ],
+)
+def test_a_seqno_that_there_is_none_of_is_no_number(rule: Rule, check: Check) -> None:
+    told = check.sentence({**dict.fromkeys((*check.facts, *check.spoken), 7), "previous_seqno": -1})
+    assert re.search(r"\(last seqno[a-z ]*: none\)", told), rule.id
+    assert "-1" not in told
+
+
+def test_flags_and_reasons_have_names() -> None:
+    assert message_words.MARKER_FLAGS[0x25] == "0x25 (memory, checkpoint, may_contain_duplicates)"
+    assert message_words.STREAM_FLAGS[0] == "0x00"
+    assert message_words.STREAM_FLAGS[0x80000001] == "0x80000001 (takeover, unnamed bits)"
+    assert message_words.STREAM_FLAGS[-1] == "that were not captured"
+    assert len([*message_words.MARKER_FLAGS]) == len(message_words.MARKER_FLAGS)
+    assert message_words.STATUSES[0x22] == "out_of_range (0x22)"
+    assert message_words.END_REASONS[1] == "closed (1)"
+
+
+def test_words_have_facts_in_them() -> None:
+    words = {"kind": {1: "mutation of {size} bytes", 2: "a {other}"}, "other": {0: "zero", 1: "one of {size}"}}
+    check = Check("items", ALWAYS, "{kind}, {size}", facts=("kind", "size", "other"), words=words)
+    assert check.sentence({"kind": 1, "size": 9, "other": 0}) == "mutation of 9 bytes, 9"
+    assert check.sentence({"kind": 2, "size": 9, "other": 0}) == "a zero, 9"
+    assert check.sentence({"kind": 2, "size": 9, "other": 1}) == "a one of 9, 9"
+    assert check.sentence({"kind": 3, "size": 9, "other": 0}) == "3, 9"
+    # Names of files are put in as they are, braces and all.
+    assert check.filled_in("{kind} in {capture}", {"kind": 1, "size": 9, "other": 0}, {"capture": "{size}.pcap"}) == (
+        "mutation of 9 bytes in {size}.pcap"
+    )
 
 
 @pytest.mark.parametrize(("rule", "check"), [*CHECKS, *GLOBAL_CHECKS])
