@@ -7,6 +7,8 @@ numbers; must not know capture files.
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,10 +76,23 @@ class PacketComments:
             finding.severity.value,
             frame.role,
             self._places[frame.frame].message,
-            f"{finding.sentence.rstrip('.')}.",
+            _told(finding, guilty=at == 0),
             finding.id,
             tuple((each.role, self._places[each.frame].packet) for each in finding.frames),
         )
+
+
+def _told(finding: Finding, *, guilty: bool) -> str:
+    """Return the finding's sentence; on the guilty frame also who is at fault, and what to look at next."""
+    sentences = [finding.sentence]
+    if guilty and finding.fault:
+        sentences.append(f"At fault: {finding.fault}")
+    if guilty and finding.next_step:
+        # A copy may be anywhere: its comments do not depend on what the captures are called.
+        name = re.escape(shlex.quote(finding.guilty.capture))
+        step = re.sub(rf"(\buprscope \w+ ){name}(?![^\s`])", r"\1CAPTURE", finding.next_step)
+        sentences.append(f"Next: {step}")
+    return " ".join(f"{each.rstrip('.')}." for each in sentences)
 
 
 def comments_for(

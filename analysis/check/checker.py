@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.check.findings import Finding, FrameRef, Tally, finding_id, signed_facts
+from analysis.check.findings import Finding, FrameRef, Tally, finding_id, next_step, party_at_fault, signed_facts
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import Context
 from analysis.context.frame_refs import Ref
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context import Table
-    from analysis.rules.model import Check, Rule, Severity
+    from analysis.rules.model import Check, Fault, Rule, Severity
     from dissector.array_types import Mask
 
 
@@ -49,6 +49,7 @@ class Checker:
         self._context = Context()
         self._connections, self._captures = self._context.connections, self._context.captures
         self._roots: dict[tuple[object, ...], Finding] = {}
+        self._blamed: list[tuple[Finding, Fault, int, int]] = []  #: with the connection, and the guilty frame's side
         self._kept: dict[str, int] = dict.fromkeys(self.tallies, 0)
         self._by_table: dict[str, dict[str, list[tuple[Rule, Check]]]] = {}
         for rule in self.rules:
@@ -67,7 +68,10 @@ class Checker:
     def finish(self) -> None:
         """Check what only the end of the frames decides, and release what is remembered of them."""
         self._take(self._context.finish())
-        del self._context
+        for finding, fault, connection, side in self._blamed:  # now all is known about who is who
+            roles = self._context.roles.of(connection)
+            finding.fault, finding.at_sender = party_at_fault(fault, roles, side)
+        del self._context, self._blamed
         self._selection.confirm(self._connections.names)
         self.findings.sort(key=lambda finding: (finding.severity.rank, finding.rule, finding.time_ns, finding.id))
 
@@ -127,6 +131,7 @@ class Checker:
                 if self._selection.keeps(root.id):
                     self._kept[rule.id] += 1
                     self.findings.append(root)
+                    self._blamed.append((root, check.fault, rows.places[index][0], int(guilty[index]["side"])))
                 else:
                     self.hidden["baseline"] += 1
                 if key is not None:
@@ -177,8 +182,9 @@ class Checker:
         frames = (self._frame("guilty", ref), *(self._frame(name, each) for name, each in refs if each.ordinal))
         facts = signed_facts(rows.facts, index)
         owner = self._connections.names[connection]
+        name = finding_id(rule, check, owner, ref.side, ref.start_offset)
         return Finding(
-            finding_id(rule, check, owner, ref.side, ref.start_offset),
+            name,
             rule.id,
             check.severity or rule.severity,
             rule.title,
@@ -186,9 +192,11 @@ class Checker:
             None if vbucket < 0 else vbucket,
             stream_id if stream_id > 0 else None,
             frames,
-            {check.exported_as.get(name, name): value for name, value in facts.items()},
+            {check.exported_as.get(name, name): facts[name] for name in check.facts},
             check.sentence(facts),
             check.name,
+            packets=_between(frames, check.between),
+            next_step=next_step(rule, check, facts, frames[0], owner, name),
         )
 
     def _frame(self, role: str, ref: Ref) -> FrameRef:
@@ -201,11 +209,21 @@ class _Rows:
 
     def __init__(self, table: Table, check: Check, guilty: NDArray[np.void]) -> None:
         self.guilty = guilty
-        self.facts = {name: table[name] for name in check.facts}
+        self.facts = {name: table[name] for name in (*check.facts, *check.spoken)}
         self.evidence = {name: table.refs(name) for name in check.evidence}
         columns = [table[name].tolist() for name in ("connection", "vbucket", "stream_id")]
         self.places: list[tuple[int, int, int]] = list(zip(*columns, strict=True))
         self.roots: list[int] | None = table[check.root].tolist() if check.root is not None else None
+
+
+def _between(frames: tuple[FrameRef, ...], role: str) -> tuple[int, int] | None:
+    """Return the first and last packet between the guilty frame and that of a role, where one capture has both."""
+    guilty = frames[0]
+    other = next((frame for frame in frames if frame.role == role and frame.capture == guilty.capture), None)
+    if other is None:
+        return None
+    first, last = sorted((guilty, other), key=lambda frame: frame.packet_last)
+    return first.packet_last, max(first.packet_last, last.packet_first)
 
 
 def _narrowed(table: Table, mask: Mask | None) -> tuple[Table, Mask | None]:

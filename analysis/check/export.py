@@ -41,6 +41,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("verdict", pa.string(), "violated"),
     Column("title", pa.string(), "what must hold"),
     Column("sentence", pa.string(), "why it does not, with the numbers"),
+    Column(
+        "fault",
+        pa.string(),
+        "who is at fault: producer, consumer, proxy (it plays the producer to a consumer) or capture; where the roles "
+        "are not known, sender or receiver of the guilty frame",
+    ),
+    Column("next_step", pa.string(), "what to look at next"),
     Column("connection", pa.string(), "stable id of the connection, as in frames"),
     Column("vbucket", pa.int32(), "vbucket; null: the finding is about the connection"),
     Column("stream_id", pa.int32(), "stream id, where streams have one"),
@@ -67,6 +74,8 @@ def row_of(finding: Finding) -> dict[str, Any]:
         "verdict": "violated",
         "title": finding.title,
         "sentence": finding.sentence,
+        "fault": finding.fault or None,
+        "next_step": finding.next_step or None,
         "connection": finding.connection,
         "vbucket": finding.vbucket,
         "stream_id": finding.stream_id,
@@ -156,7 +165,7 @@ def junit(inspection: Inspection, rules: Sequence[Rule]) -> str:
         cases.append(f"  <testcase classname={_attribute(rule.group)} name={_xml(f'{rule.id}: {rule.title}')}>")
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            text = "\n".join(escape(one_line(f"{each.id}: {each.sentence}; {_where(each)}")) for each in found)
+            text = "\n".join(escape(one_line(_told(each))) for each in found)
             kind = _attribute(found[0].severity.value)
             cases.append(f"    <failure type={kind} message={_xml(found[0].sentence + more)}>{text}</failure>")
         elif tally.checked == tally.undecided:
@@ -167,6 +176,13 @@ def junit(inspection: Inspection, rules: Sequence[Rule]) -> str:
     counts = f'tests="{len(rules)}" failures="{len(by_rule)}" errors="0" skipped="{skipped}"'
     head = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuite name="uprscope" {counts}>']
     return "\n".join([*head, *cases, "</testsuite>", ""])
+
+
+def _told(finding: Finding) -> str:
+    """Return a finding in a line: what happened, whose fault it is, where it is, what to look at next."""
+    parts = [finding.sentence, f"at fault: {finding.fault}" if finding.fault else "", _where(finding)]
+    parts.append(f"next: {finding.next_step}" if finding.next_step else "")
+    return f"{finding.id}: {'; '.join(part for part in parts if part)}"
 
 
 def _where(finding: Finding) -> str:

@@ -7,13 +7,14 @@ Collects declarations; pages and terminals decide how they look. Reads no captur
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.context.schema import ARCHIVE_TABLES, TABLES
 from analysis.rules import GLOBAL_RULES, RULES, Rule
-from analysis.rules.model import REASONS, Check
+from analysis.rules.model import REASONS, Check, Fault
 from analysis.rules.row_sets import PARTS
 from dissector.errors import UsageError
 from dissector.spec.defects import DEFECTS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
+_FORMAT = re.compile(r"\{(\w+):[^}]*\}")  #: a name in braces, with how it is written
 EXAMPLES = Path(__file__).with_name("examples.json")
 #: What the groups are about, in the order of pages.
 GROUPS = {
@@ -36,6 +38,14 @@ GROUPS = {
     "TKO": "takeover and vbucket states",
     "NOP": "liveness",
     "XCN": "across connections",
+}
+#: Who is at fault where a check does not hold, in words.
+FAULTS = {
+    Fault.SENDER: "who sent the guilty frame",
+    Fault.RECEIVER: "who received the guilty frame",
+    Fault.PRODUCER: "the producer",
+    Fault.CONSUMER: "the consumer",
+    Fault.CAPTURE: "the capture",
 }
 _ALL = ("RULE", "RULES")
 #: Rules for a capture, and rules for an archive only.
@@ -95,6 +105,7 @@ def rule_facts(rule: Rule, known: Mapping[str, Facts] | None = None) -> Facts:
         "checks": [_check(rule, check) for check in rule.checks],
         "excuses": [_given({"title": each.title, "scenario": each.scenario}) for each in rule.excuses],
         "limits": rule.limits,
+        "next_step": _named(rule.next_step),
         "source": rule.source,
         "bugs": list(rule.bugs),
         "example": example,
@@ -114,6 +125,8 @@ def _check(rule: Rule, check: Check) -> Facts:
             "holds": str(check.holds),
             "unknown": unknown,
             "because": _because(rule, check),
+            "fault": check.fault.value,
+            "next_step": _named(check.next_step),
             "evidence": list(check.evidence),
             "severity": check.severity.value if check.severity not in (None, rule.severity) else "",
         }
@@ -125,7 +138,12 @@ def _because(rule: Rule, check: Check) -> str:
     found = [defect.id for defect in DEFECTS if defect.rule == rule.id]
     if found and check.because.strip("{}") in check.words:
         return f"what the dissector found wrong: {', '.join(found)}"
-    return check.because
+    return _named(check.because)
+
+
+def _named(text: str) -> str:
+    """Return a text with the names of facts in braces, and not how they are written."""
+    return _FORMAT.sub(r"{\1}", text)
 
 
 def _given(facts: Facts) -> Facts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.check.rule_docs import examples, find_rules, groups, ordered, rule_facts
+from analysis.check.rule_docs import FAULTS, examples, find_rules, groups, ordered, rule_facts
 from dissector.terminal.text_page import Page
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def _write_rule(page: Page, rule: Rule) -> None:
             ("source", rule.source),
             ("bugs", f"would have shown {', '.join(rule.bugs)}" if rule.bugs else ""),
             ("limits", rule.limits),
+            ("next", known.get("next_step", "")),
         ]
     )
     for number, check in enumerate(known["checks"]):
@@ -75,6 +76,8 @@ def _write_rule(page: Page, rule: Rule) -> None:
                     for each in check.get("unknown", ())
                 ),
                 ("says", check.get("because", "")),
+                ("at fault", FAULTS[check["fault"]]),
+                ("next", check.get("next_step", "")),
                 ("shows", ", ".join(each.replace("_", " ") for each in check.get("evidence", ()))),
                 ("severity", check.get("severity", "")),
             ]

@@ -6,11 +6,13 @@ escaped here, everything else that a capture controls by the listing.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from analysis.check.export import guilty_place
+from analysis.check.refusals import told
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.rules import RULE_BY_ID
 from analysis.rules.model import REASONS, Severity
@@ -40,6 +42,14 @@ _VERDICTS = {
     "unchecked": "with nothing to check",
 }
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "remark"}
+_REFUSAL = "refusal"  #: role of the answer that refused the guilty message
+#: Who is at fault, in words.
+_PARTIES = {
+    "proxy": "the proxy that plays the producer",
+    "sender": "the sender, whose role is not known",
+    "receiver": "the receiver, whose role is not known",
+}
+_COMMAND = re.compile("`[^`]*`")  #: in a next step
 _LEAST_TITLE = 24  #: a title that has less room goes under its row
 
 
@@ -181,6 +191,8 @@ def findings(
         yield ""
         yield from _rule(group[0], terminal)
         width = max(len(role) for finding in group for role in _roles(finding.frames).values())
+        if any(transcript.refusal(finding) is not None for finding in group):
+            width = max(width, len(_REFUSAL))
         for at, finding in enumerate(group):
             yield ""
             yield from _finding(finding, transcript, terminal, width, heading=not at)
@@ -213,10 +225,18 @@ def _finding(
     first, *rest = terminal.wrap(sentence, "  ", "    ")
     yield first.replace(finding.id, terminal.heading(finding.id), 1)
     yield from rest
+    about = [fault(finding, transcript)] if finding.fault else []
+    refused = refusal(finding, transcript)
+    yield from terminal.wrap(" ".join([*about, refused] if refused else about), "    ")
     yield from terminal.wrap(_where(finding, transcript), "    ")
     for line in lines_of(finding, transcript, terminal, min(width, _WIDEST_ROLE), heading=heading):
         yield f"    {line}"
     yield terminal.dim(f"    Wireshark: {finding.display_filter()}")
+    if finding.next_step:
+        next_step = safe_text(f"Next: {finding.next_step.rstrip('.')}.")
+        # A command that goes on in the next line could not be copied.
+        tied = _COMMAND.sub(lambda command: command[0].replace(" ", TIE), next_step)
+        yield from (terminal.dim(line.replace(TIE, " ")) for line in terminal.wrap(tied, "    "))
 
 
 def lines_of(
@@ -229,6 +249,9 @@ def lines_of(
     rows = transcript.of(finding)
     listing = Listing(terminal, transcript.numbering)
     roles = _roles(finding.frames)
+    refused = transcript.refusal(finding)
+    if refused is not None:
+        roles.setdefault(refused["frame"], _REFUSAL)
     if rows and heading:
         yield " " * (width + 3) + listing.heading()
     before: dict[str, Any] | None = None
@@ -269,6 +292,26 @@ def _between(before: dict[str, Any], row: dict[str, Any], transcript: Transcript
         frames = f"{left_out:,} frame{'s' if left_out > 1 else ''}"
         return f"{frames} in {pause / 1e9:,.1f} s" if pause >= 100_000_000 else frames
     return f"{pause / 1e9:,.1f} s of silence" if pause >= _PAUSE_NS else ""
+
+
+def fault(finding: Finding, transcript: Transcript) -> str:
+    """Say who is at fault, and where that is."""
+    text = f"At fault: {_PARTIES.get(finding.fault, f'the {finding.fault}')}"
+    row = transcript.rows.get(finding.guilty.frame)
+    if row is None or finding.at_sender is None:
+        return f"{text}."
+    host, port = ("src", "sport") if finding.at_sender else ("dst", "dport")
+    return f"{text}, {row[host]}:{row[port]}."
+
+
+def refusal(finding: Finding, transcript: Transcript) -> str:
+    """Say with what the receiver refused the guilty message; empty if it did not."""
+    row = transcript.refusal(finding)
+    if row is None:
+        return ""
+    other = {"producer": "consumer", "proxy": "consumer", "consumer": "producer"}
+    by = other.get(finding.fault, "receiver") if finding.at_sender else "receiver"
+    return safe_text(f"Refused by the {by}: {told(row).rstrip('.')}.")
 
 
 def _where(finding: Finding, transcript: Transcript) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from analysis.check import refusals
 from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.frames.reader import FrameReader
 
@@ -39,10 +40,26 @@ class Transcript:
         self.place: dict[int, int] = {}  #: of each of them: how many frames of its connection come before
         self.numbering = ConnectionNumbers()
         self.around: dict[int, list[int]] = defaultdict(list)  #: guilty frame to the frames to show with it
+        self.later: dict[int, list[tuple[Row, int]]] = defaultdict(list)  #: guilty frame to those that may refuse it
+
+    def refusal(self, finding: Finding) -> Row | None:
+        """Return the answer that refused the guilty message, if it was seen; it is among the rows to show."""
+        number = finding.guilty.frame
+        message = self.rows.get(number)
+        if message is None or not message.keys() >= refusals.COLUMNS:
+            return None
+        found = refusals.refusal_of(message, (row for row, _ in self.later[number]))
+        if found is not None:
+            places = {row["frame"]: place for row, place in self.later[number]}
+            self.rows[found["frame"]], self.place[found["frame"]] = found, places[found["frame"]]
+        return found
 
     def of(self, finding: Finding) -> list[Row]:
         """Return the rows to show for a finding, in order."""
         numbers = {frame.frame for frame in finding.frames} | set(self.around.get(finding.guilty.frame, ()))
+        refusal = self.refusal(finding)
+        if refusal is not None:
+            numbers.add(refusal["frame"])
         return [self.rows[number] for number in sorted(numbers) if number in self.rows]
 
 
@@ -143,6 +160,7 @@ class _Gatherer:
         self._counts: dict[str, int] = defaultdict(int)  #: frames of each connection in earlier batches
         self._tails: dict[str, list[tuple[Row, int]]] = defaultdict(list)  #: the last rows in earlier batches
         self._owed: dict[str, list[tuple[int, int]]] = defaultdict(list)  #: guilty frames, and rows still to come
+        self._searched: dict[str, list[tuple[int, int]]] = defaultdict(list)  #: the same, for their refusals
 
     def gather(self, batch: pa.RecordBatch) -> bool:
         """Keep what is needed of a batch; tell whether that was all."""
@@ -154,7 +172,10 @@ class _Gatherer:
             self._keep(row, place)
         for name in connections.keys() & self._guilty.keys():
             self._gather_around(batch, name, connections[name], frame, places)
-        return bool(frame[-1] >= self._proving[-1]) and not any(self._owed.values())
+            if self._after and {*batch.schema.names} >= refusals.COLUMNS:
+                self._gather_later(batch, name, connections[name], frame, places)
+        done = not any(self._owed.values()) and not any(self._searched.values())
+        return bool(frame[-1] >= self._proving[-1]) and done
 
     def _gather_around(self, batch: pa.RecordBatch, name: str, rows: Longs, frame: Longs, places: Longs) -> None:
         """Keep what is around the guilty frames of one connection, whose rows in the batch are ``rows``."""
@@ -177,6 +198,17 @@ class _Gatherer:
         if self._before:
             tail = _rows(batch, rows[-self._before :], places)
             self._tails[name] = [*self._tails[name], *tail][-self._before :]
+
+    def _gather_later(self, batch: pa.RecordBatch, name: str, rows: Longs, frame: Longs, places: Longs) -> None:
+        """Keep the rows after the guilty frames of one connection in which they may be refused."""
+        searched = [(number, 0, count) for number, count in self._searched.pop(name, [])]
+        guilty = np.flatnonzero(np.isin(frame[rows], list(self._guilty[name]))).tolist()
+        searched += [(int(frame[rows[at]]), at + 1, refusals.SEARCHED) for at in guilty]
+        for number, begin, count in searched:
+            chosen = rows[begin : begin + count]
+            self.found.later[number] += _rows(batch, chosen, places)
+            if len(chosen) < count:
+                self._searched[name].append((number, count - len(chosen)))
 
     def _keep(self, row: Row, place: int, guilty: int | None = None) -> None:
         self.found.rows[row["frame"]], self.found.place[row["frame"]] = row, place

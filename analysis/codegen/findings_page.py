@@ -13,7 +13,10 @@ _EXAMPLE = PacketComment(
     severity="error",
     role="guilty",
     message="mutation vb 2 seqno 2",
-    sentence="seqno 2 comes after 2 in the same stream.",
+    sentence="seqno 2 comes after 2 in the same stream; seqnos must increase. At fault: proxy. Next: `uprscope plot "
+    "CAPTURE seqno --connection e27da4dc7e5cb631 -o seqno.png` shows whether one item is out of place or the stream "
+    "starts over; a replica drops the item ('Erroneous (out of sequence)' in its memcached.log), so compare the "
+    "document on both nodes.",
     finding="SEQ-01-06a74178",
     packets=(("guilty", 102), ("last", 100)),
 )
@@ -49,7 +52,8 @@ the frame ends; or on the one in which it begins, if bytes of the frame are miss
 ```
 
 * In front of the bracket, for people: the rule, how bad it is, what the frame is to the finding (`guilty`, or the name
-  of the evidence), the message, and why the rule is broken. Keys of documents are not in it.
+  of the evidence), the message, and why the rule is broken; on the guilty frame also who is at fault and what to look
+  at next. Keys of documents are not in it, and commands say CAPTURE where `check` names the file.
 * In the bracket, for programs: the finding's id, and the packets of all its frames, the guilty one first. The last
   word is a check of everything before it, from the comment's first byte up to the `; ` in front of the check:
   `h = 5381`, and for each byte of the UTF-8 text `h = (h * 33 + byte) mod 2^32`, as 8 hexadecimal digits. It tells

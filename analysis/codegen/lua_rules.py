@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from analysis.rules import RULES
+from analysis.rules.dialect_differences import differing_opcodes
 from dissector.codegen import lua_plugin
+from dissector.spec.model import Dialect
 
 #: In the order that the plugin lists them.
 CHECKED: tuple[str, ...] = (
@@ -84,7 +86,18 @@ def render() -> str:
     """Return the plugin with the rules of the catalogue."""
     return lua_plugin.render(
         lua_plugin.RuleRow(
-            rule.id, rule.severity.value, rule.title, rule.source, rule.id in CHECKED, fields_of(rule.id)
+            rule.id,
+            rule.severity.value,
+            rule.title,
+            rule.source,
+            rule.id in CHECKED,
+            fields_of(rule.id),
+            _differing(rule.id),
         )
         for rule in RULES
     )
+
+
+def _differing(rule: str) -> dict[str, tuple[int, ...]] | None:
+    found = {dialect.value: differing_opcodes(rule, dialect) for dialect in (Dialect.UPR, Dialect.DCP)}
+    return {dialect: opcodes for dialect, opcodes in found.items() if opcodes} or None

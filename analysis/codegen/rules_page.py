@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.check.rule_docs import GROUPS, groups, ordered, rule_facts
+from analysis.check.rule_docs import FAULTS, GROUPS, groups, ordered, rule_facts
 from analysis.codegen.examples import examples
 from analysis.rules.model import REASONS
 from dissector.codegen.markdown import MarkdownPage, code, escape, slug, table
@@ -70,6 +70,8 @@ def _section(known: Facts) -> Iterator[str]:
         yield "\n".join(_excuse(each) for each in known["excuses"])
     if "limits" in known:
         yield f"Limits: {escape(known['limits'])}"
+    if "next_step" in known:
+        yield f"What to look at next: {_with_commands(known['next_step'])}"
     if "source" in known:
         yield f"Source: {escape(known['source'])}"
     if "bugs" in known:
@@ -85,12 +87,19 @@ def _check(check: Facts) -> Iterator[list[str]]:
         ("holds if", code(check["holds"])),
         *(("unknown if", f"{code(each['when'])} ({each['reason']})") for each in check.get("unknown", ())),
         ("says", escape(check.get("because", ""))),
+        ("at fault", FAULTS[check["fault"]]),
+        ("next", _with_commands(check.get("next_step", ""))),
         ("shows", ", ".join(code(each) for each in check.get("evidence", ()))),
         ("severity", check.get("severity", "")),
     ]
     if "name" in check:
         yield [f"**{check['name']}**", ""]
     yield from ([label, text] for label, text in rows if text)
+
+
+def _with_commands(text: str) -> str:
+    """Return prose with commands between backticks."""
+    return "".join(code(part) if at % 2 else escape(part) for at, part in enumerate(text.split("`")))
 
 
 def _excuse(excuse: Facts) -> str:

@@ -64,6 +64,8 @@ def _finding(row: dict[str, Any]) -> Finding:
         frames=tuple(_frame(frame) for frame in row["frames"] or ()) or (_frame({**row, "role": "guilty"}),),
         facts={fact["name"]: fact["value"] for fact in row["facts"] or ()},
         sentence=row["sentence"] or "",
+        fault=row["fault"] or "",
+        next_step=row["next_step"] or "",
         echoes=row["echoes"] or 0,
     )
 

@@ -33,6 +33,9 @@ class ShownFinding:
     about: Sequence[str]  #: what the rule demands, where that is written, bugs of this kind
     sentence: str
     echoes: str
+    refusal: str  #: a sentence; empty: nobody refused it
+    fault: str  #: a sentence; empty: not known
+    next_step: str
     evidence: PageTable
     transcript: Sequence[str]
     display_filter: str
@@ -75,7 +78,10 @@ def _finding(finding: Finding, data: ReportData, ladder: Picture | None) -> Show
         rule=f"{finding.rule}: {finding.title}",
         about=_about(finding.rule),
         sentence=_sentence(finding.sentence),
+        refusal=plain_text.refusal(data.transcripts[finding.id][1], data.transcripts[finding.id][0]),
         echoes=_echoes(finding),
+        fault=plain_text.fault(finding, data.transcripts[finding.id][0]) if finding.fault else "",
+        next_step=safe_text(f"{finding.next_step.rstrip('.')}.") if finding.next_step else "",
         evidence=_evidence(finding, data),
         transcript=_transcript(finding, data),
         display_filter=finding.display_filter(),
@@ -142,7 +148,7 @@ def _transcript(finding: Finding, data: ReportData) -> list[str]:
 
 def _width(finding: Finding) -> int:
     """Return the width of the roles beside the transcript."""
-    return min(max((len(frame.role) for frame in finding.frames[1:]), default=0), _ROLES)
+    return min(max((len(frame.role) for frame in finding.frames[1:]), default=len("refusal")), _ROLES)
 
 
 def _sentence(text: str) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dissector.options import ReadOptions
 
 _HANDSHAKE = 3  #: packets that a connection begins with
+_MOST_ALIKE = 4  #: connections with the same ends and the same time that are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ class _Beginning:
 
     def inside(self, key: bytes, flags: int, time_ns: int, ordinal: int) -> bool:
         """Note a packet; tell whether it belongs to the connection."""
-        if not self._seen and connection_id(key, time_ns) not in self._connections:
+        if not self._seen and not self._begins(key, time_ns):
             return False
         if flags & (SYN | ACK) == SYN and ordinal > self._last_proof:
             self._over = True
@@ -167,6 +168,10 @@ class _Beginning:
         self.comment = "handshake" if flags & SYN else "the connection begins" if self.first else ""
         self._sides.add(key)
         return not self._over
+
+    def _begins(self, key: bytes, time_ns: int) -> bool:
+        """Tell whether a packet begins the connection, or one before it that is alike: its id depends on those."""
+        return any(connection_id(key, time_ns, alike) in self._connections for alike in range(_MOST_ALIKE))
 
 
 def _endpoints(key: bytes) -> tuple[str, int, str, int]:

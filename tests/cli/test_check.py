@@ -97,8 +97,11 @@ def test_a_finding_says_what_where_and_shows_the_frames(capsys: pytest.CaptureFi
     guilty = [line for line in first if "▶" in line]
     proof = [line for line in first if "•" in line]
     assert [line.split("▶")[1].split()[0] for line in guilty] == ["69"]
-    assert [line.split("•")[1].split()[0] for line in proof] == ["68"]
-    assert first[-1] == "    Wireshark: frame.number in {100, 102}"
+    assert [line.split("•")[1].split()[0] for line in proof] == ["68", "70"]
+    step = first.index("    Next:")
+    assert first[step - 1] == "    Wireshark: frame.number in {100, 102}"
+    assert re.fullmatch(r" +`uprscope plot \S+ seqno --connection e27da4dc7e5cb631 -o seqno.png`", first[step + 1])
+    assert first[-1].endswith(".")
 
 
 def test_a_rule_is_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,8 +143,8 @@ def test_what_could_not_be_decided_is_told(capsys: pytest.CaptureFixture[str]) -
 def test_prose_keeps_to_the_width(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     out = run(capsys, FEED, *ONLY)[1]
-    frames = re.compile(r" (→|←|message  ) ")
-    assert all(len(line) <= 60 for line in out.splitlines() if not frames.search(line))
+    whole = re.compile(r" (→|←|message  ) |^ *`uprscope [^`]*`")  # frames, and commands that can be copied
+    assert all(len(line) <= 60 for line in out.splitlines() if not whole.search(line))
 
 
 def test_colour_only_where_it_is_wanted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,10 @@ class Result:
     @property
     def summary(self) -> tuple[object, ...]:
         """Everything that must not depend on how the frames came."""
-        found = sorted((each.id, each.sentence, each.guilty.frame, each.echoes) for each in self.findings)
+        found = sorted(
+            (each.id, each.sentence, each.fault, each.next_step, each.guilty.frame, each.echoes)
+            for each in self.findings
+        )
         return found, {rule: (each.checked, each.violated, dict(each.unknown)) for rule, each in self.tallies.items()}
 
 

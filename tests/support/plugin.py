@@ -77,6 +77,21 @@ def merge(paths: Sequence[Path], target: Path) -> list[Part]:
     return parts
 
 
+def carrying(path: Path) -> list[int]:
+    """Return which packets of a capture of Ethernet and TCP carry something; they are numbered from 0."""
+    packets = (dpkt.ethernet.Ethernet(data) for _, data, _ in packets_of(path))
+    return [index for index, packet in enumerate(packets) if len(packet.data.data.data)]
+
+
+def leave_out(path: Path, lost: set[int], target: Path) -> None:
+    """Write a capture without some of its packets, which are numbered from 0."""
+    with target.open("wb") as file:
+        writer = dpkt.pcap.Writer(file, snaplen=262144)
+        for index, (time, data, _) in enumerate(packets_of(path)):
+            if index not in lost:
+                writer.writepkt(data, time)
+
+
 def tshark(capture: Path, *arguments: str, plugin: Path | None = PLUGIN, home: Path | None = None) -> str:
     """Run the tshark in use and return what it prints; fail on anything that Lua complains about."""
     script = [] if plugin is None else ["-X", f"lua_script:{seen_by_all(plugin)}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import shlex
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,6 +81,10 @@ def expected(
         for frame in finding.frames:
             row = rows[frame.frame]
             text = f"{finding.rule} {finding.severity.value} {frame.role}, {_message(row)}: {finding.sentence}."
+            if frame.role == "guilty":
+                text += f" At fault: {finding.fault}."
+                step = finding.next_step.replace(shlex.quote(finding.guilty.capture), "CAPTURE")
+                text += f" Next: {step.rstrip('.')}." if step else ""
             text += f" [uprscope {finding.id}; {listed}"
             value = 5381
             for byte in text.encode():

@@ -82,7 +82,7 @@ def test_what_is_on_the_page(tmp_path: Path) -> None:
     assert [row[3:5] for row in rows_of(html, "connections-table")] == [["10.0.0.2:11210", "plain"]]
     (stream,) = rows_of(html, "streams-table")
     assert stream[:3] == ["1", "plain", "7"]
-    assert "Seqno 3 comes after 4 in the same stream." in page.text
+    assert "Seqno 3 comes after 4 in the same stream; seqnos must increase." in page.text
     assert "frame.number in {10, 11}" in page.text  # handshake 3, set-up 4, marker, then the second and third item
     assert "Nothing is missing" in page.text
     # Screen readers have a text for every picture and column.
