@@ -251,13 +251,13 @@ SPEC.SHAPES = {
   { layouts = { 12, 13 }, extras = "must", key = "must not", value = "must not" },
   { layouts = { 4, 14 }, extras = "must not", key = "must not", value = "may" },
   { layouts = { 3 }, extras = "must not", key = "must not", value = "must", body = "failover log" },
-  { layouts = { 15 }, extras = "must", key = "must not", value = "must not" },
-  { layouts = { 3, 16 }, extras = "may", key = "must not", value = "must not" },
+  { layouts = { 15 }, extras = "must", key = "must not", value = "must not", datatypes = { [0] = true } },
+  { layouts = { 3, 16 }, extras = "may", key = "must not", value = "must not", datatypes = { [0] = true } },
   { layouts = { 17, 18, 5 }, extras = "must", key = "must", value = "may", body = "document", document = true },
-  { layouts = { 19, 7 }, extras = "must", key = "must", value = "must not", document = true },
-  { layouts = { 20 }, extras = "must", key = "must not", value = "must not" },
-  { layouts = { 21, 22 }, extras = "must", key = "must not", value = "may" },
-  { layouts = { 3 }, extras = "must not", key = "must", value = "must", body = "text", parameter = true },
+  { layouts = { 19, 7 }, extras = "must", key = "must", value = "must not", document = true, datatypes = { [0] = true, [2] = true, [4] = true, [5] = true, [6] = true, [7] = true } },
+  { layouts = { 20 }, extras = "must", key = "must not", value = "must not", datatypes = { [0] = true } },
+  { layouts = { 21, 22 }, extras = "must", key = "must not", value = "may", datatypes = { [0] = true } },
+  { layouts = { 3 }, extras = "must not", key = "must", value = "must", body = "text", parameter = true, datatypes = { [0] = true } },
   { layouts = { 23 }, extras = "must", key = "must", value = "may", body = "JSON", datatypes = { [0] = true, [1] = true } },
   { layouts = { 3 }, extras = "must not", key = "must not", value = "must not", datatypes = { [0] = true } },
   { layouts = { 24 }, extras = "must", key = "must not", value = "must not", datatypes = { [0] = true } },
@@ -268,8 +268,7 @@ SPEC.SHAPES = {
   { layouts = { 33, 34, 35 }, extras = "must", key = "must", value = "may", body = "document", document = true, datatypes = { [0] = true, [2] = true, [4] = true, [5] = true, [6] = true, [7] = true } },
   { layouts = { 36, 37, 35 }, extras = "must", key = "must", value = "may", body = "document", document = true, datatypes = { [0] = true, [2] = true, [4] = true, [5] = true, [6] = true, [7] = true } },
   { layouts = { 38 }, extras = "must", key = "must not", value = "must not", datatypes = { [0] = true } },
-  { layouts = { 21, 22 }, extras = "must", key = "must not", value = "may", datatypes = { [0] = true } },
-  { layouts = { 3 }, extras = "must not", key = "must", value = "must", body = "text", parameter = true, datatypes = { [0] = true } },
+  { layouts = { 21 }, extras = "must", key = "must not", value = "must not", datatypes = { [0] = true } },
   { layouts = { 39 }, extras = "must", key = "may", value = "may", body = "system event" },
   { layouts = { 40 }, extras = "must", key = "must", value = "may", body = "document", document = true, cas = "not zero" },
   { layouts = { 41 }, extras = "must", key = "must not", value = "must not", datatypes = { [0] = true }, cas = "zero" },
@@ -355,51 +354,51 @@ local MESSAGES = {
   { dialect = "dcp", opcode = 91, name = "set_vbucket_state", sender = "producer", request = 32, responses = { [0] = 24 }, flow = 0 },
   { dialect = "dcp", opcode = 92, name = "noop", sender = "producer", request = 24, responses = { [0] = 24 } },
   { dialect = "dcp", opcode = 93, name = "buffer_ack", sender = "consumer", request = 33, responses = { [0] = 24 } },
-  { dialect = "dcp", opcode = 94, name = "control", sender = "consumer", request = 34, responses = { [0] = 24 } },
-  { dialect = "dcp", opcode = 95, name = "system_event", sender = "producer", request = 35, responses = { [0] = 24 }, flow = 0, seqno = "by_seqno" },
-  { dialect = "dcp", opcode = 96, name = "prepare", sender = "producer", request = 36, responses = { [0] = 24 }, flow = 2, seqno = "by_seqno" },
-  { dialect = "dcp", opcode = 97, name = "seqno_acknowledged", sender = "consumer", request = 37, responses = { [0] = 24 } },
-  { dialect = "dcp", opcode = 98, name = "commit", sender = "producer", request = 38, responses = { [0] = 24 }, flow = 0, seqno = "commit_seqno" },
-  { dialect = "dcp", opcode = 99, name = "abort", sender = "producer", request = 39, responses = { [0] = 24 }, flow = 0, seqno = "abort_seqno" },
-  { dialect = "dcp", opcode = 100, name = "seqno_advanced", sender = "producer", request = 40, responses = { [0] = 24 }, flow = 0, seqno = "by_seqno" },
-  { dialect = "dcp", opcode = 101, name = "oso_snapshot", sender = "producer", request = 41, responses = { [0] = 24 }, flow = 0 },
-  { dialect = "dcp", opcode = 102, name = "cache_transfer", sender = "producer", request = 42, responses = { [0] = 24 }, flow = 0 },
-  { dialect = "dcp", opcode = 103, name = "cache_transfer_end", sender = "producer", request = 43, responses = { [0] = 24 }, flow = 0 },
-  { dialect = "memcached", opcode = 0, name = "get", sender = "client", request = 44, responses = { [0] = 45 } },
-  { dialect = "memcached", opcode = 1, name = "set", sender = "client", request = 46, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 2, name = "add", sender = "client", request = 46, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 3, name = "replace", sender = "client", request = 46, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 4, name = "delete", sender = "client", request = 44, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 5, name = "increment", sender = "client", request = 48, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 6, name = "decrement", sender = "client", request = 48, responses = { [0] = 47 } },
+  { dialect = "dcp", opcode = 94, name = "control", sender = "consumer", request = 22, responses = { [0] = 24 } },
+  { dialect = "dcp", opcode = 95, name = "system_event", sender = "producer", request = 34, responses = { [0] = 24 }, flow = 0, seqno = "by_seqno" },
+  { dialect = "dcp", opcode = 96, name = "prepare", sender = "producer", request = 35, responses = { [0] = 24 }, flow = 2, seqno = "by_seqno" },
+  { dialect = "dcp", opcode = 97, name = "seqno_acknowledged", sender = "consumer", request = 36, responses = { [0] = 24 } },
+  { dialect = "dcp", opcode = 98, name = "commit", sender = "producer", request = 37, responses = { [0] = 24 }, flow = 0, seqno = "commit_seqno" },
+  { dialect = "dcp", opcode = 99, name = "abort", sender = "producer", request = 38, responses = { [0] = 24 }, flow = 0, seqno = "abort_seqno" },
+  { dialect = "dcp", opcode = 100, name = "seqno_advanced", sender = "producer", request = 39, responses = { [0] = 24 }, flow = 0, seqno = "by_seqno" },
+  { dialect = "dcp", opcode = 101, name = "oso_snapshot", sender = "producer", request = 40, responses = { [0] = 24 }, flow = 0 },
+  { dialect = "dcp", opcode = 102, name = "cache_transfer", sender = "producer", request = 41, responses = { [0] = 24 }, flow = 0 },
+  { dialect = "dcp", opcode = 103, name = "cache_transfer_end", sender = "producer", request = 42, responses = { [0] = 24 }, flow = 0 },
+  { dialect = "memcached", opcode = 0, name = "get", sender = "client", request = 43, responses = { [0] = 44 } },
+  { dialect = "memcached", opcode = 1, name = "set", sender = "client", request = 45, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 2, name = "add", sender = "client", request = 45, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 3, name = "replace", sender = "client", request = 45, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 4, name = "delete", sender = "client", request = 43, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 5, name = "increment", sender = "client", request = 47, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 6, name = "decrement", sender = "client", request = 47, responses = { [0] = 46 } },
   { dialect = "memcached", opcode = 7, name = "quit", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 8, name = "kv_flush", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 9, name = "getq", sender = "client", request = 44, responses = { [0] = 45 } },
+  { dialect = "memcached", opcode = 9, name = "getq", sender = "client", request = 43, responses = { [0] = 44 } },
   { dialect = "memcached", opcode = 10, name = "kv_noop", sender = "client", request = 2, responses = { [0] = 2 } },
-  { dialect = "memcached", opcode = 11, name = "version", sender = "client", request = 2, responses = { [0] = 49 } },
-  { dialect = "memcached", opcode = 12, name = "getk", sender = "client", request = 44, responses = { [0] = 45 } },
-  { dialect = "memcached", opcode = 13, name = "getkq", sender = "client", request = 44, responses = { [0] = 45 } },
-  { dialect = "memcached", opcode = 14, name = "append", sender = "client", request = 50, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 15, name = "prepend", sender = "client", request = 50, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 16, name = "stat", sender = "client", request = 7, responses = { [0] = 51 } },
-  { dialect = "memcached", opcode = 17, name = "setq", sender = "client", request = 46, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 18, name = "addq", sender = "client", request = 46, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 19, name = "replaceq", sender = "client", request = 46, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 20, name = "deleteq", sender = "client", request = 44, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 21, name = "incrementq", sender = "client", request = 48, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 22, name = "decrementq", sender = "client", request = 48, responses = { [0] = 47 } },
+  { dialect = "memcached", opcode = 11, name = "version", sender = "client", request = 2, responses = { [0] = 48 } },
+  { dialect = "memcached", opcode = 12, name = "getk", sender = "client", request = 43, responses = { [0] = 44 } },
+  { dialect = "memcached", opcode = 13, name = "getkq", sender = "client", request = 43, responses = { [0] = 44 } },
+  { dialect = "memcached", opcode = 14, name = "append", sender = "client", request = 49, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 15, name = "prepend", sender = "client", request = 49, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 16, name = "stat", sender = "client", request = 7, responses = { [0] = 50 } },
+  { dialect = "memcached", opcode = 17, name = "setq", sender = "client", request = 45, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 18, name = "addq", sender = "client", request = 45, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 19, name = "replaceq", sender = "client", request = 45, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 20, name = "deleteq", sender = "client", request = 43, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 21, name = "incrementq", sender = "client", request = 47, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 22, name = "decrementq", sender = "client", request = 47, responses = { [0] = 46 } },
   { dialect = "memcached", opcode = 23, name = "quitq", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 24, name = "flushq", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 25, name = "appendq", sender = "client", request = 50, responses = { [0] = 47 } },
-  { dialect = "memcached", opcode = 26, name = "prependq", sender = "client", request = 50, responses = { [0] = 47 } },
+  { dialect = "memcached", opcode = 25, name = "appendq", sender = "client", request = 49, responses = { [0] = 46 } },
+  { dialect = "memcached", opcode = 26, name = "prependq", sender = "client", request = 49, responses = { [0] = 46 } },
   { dialect = "memcached", opcode = 27, name = "verbosity", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 28, name = "touch", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 29, name = "gat", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 30, name = "gatq", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 31, name = "hello", sender = "client", request = 52, responses = { [0] = 53 } },
-  { dialect = "memcached", opcode = 32, name = "sasl_list_mechs", sender = "client", request = 2, responses = { [0] = 54 } },
-  { dialect = "memcached", opcode = 33, name = "sasl_auth", sender = "client", request = 55, responses = { [0] = 55, [33] = 55 }, secret = true },
-  { dialect = "memcached", opcode = 34, name = "sasl_step", sender = "client", request = 55, responses = { [0] = 55, [33] = 55 }, secret = true },
+  { dialect = "memcached", opcode = 31, name = "hello", sender = "client", request = 51, responses = { [0] = 52 } },
+  { dialect = "memcached", opcode = 32, name = "sasl_list_mechs", sender = "client", request = 2, responses = { [0] = 53 } },
+  { dialect = "memcached", opcode = 33, name = "sasl_auth", sender = "client", request = 54, responses = { [0] = 54, [33] = 54 }, secret = true },
+  { dialect = "memcached", opcode = 34, name = "sasl_step", sender = "client", request = 54, responses = { [0] = 54, [33] = 54 }, secret = true },
   { dialect = "memcached", opcode = 35, name = "ioctl_get", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 36, name = "ioctl_set", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 37, name = "config_validate", sender = "client", request = 7, responses = { [0] = 7 } },
@@ -410,7 +409,7 @@ local MESSAGES = {
   { dialect = "memcached", opcode = 42, name = "set_bucket_throttle_properties", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 43, name = "set_bucket_data_limit_exceeded", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 44, name = "set_node_throttle_properties", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 45, name = "set_active_encryption_keys", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
+  { dialect = "memcached", opcode = 45, name = "set_active_encryption_keys", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
   { dialect = "memcached", opcode = 46, name = "prune_encryption_keys", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 48, name = "rget", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 49, name = "rset", sender = "client", request = 7, responses = { [0] = 7 } },
@@ -425,7 +424,7 @@ local MESSAGES = {
   { dialect = "memcached", opcode = 58, name = "rincrq", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 59, name = "rdecr", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 60, name = "rdecrq", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 61, name = "set_vbucket", sender = "client", request = 57, responses = { [0] = 2 } },
+  { dialect = "memcached", opcode = 61, name = "set_vbucket", sender = "client", request = 56, responses = { [0] = 2 } },
   { dialect = "memcached", opcode = 62, name = "get_vbucket", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 63, name = "del_vbucket", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 64, name = "tap_connect", sender = "client", request = 7, responses = { [0] = 7 } },
@@ -436,31 +435,31 @@ local MESSAGES = {
   { dialect = "memcached", opcode = 69, name = "tap_vbucket_set", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 70, name = "tap_checkpoint_start", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 71, name = "tap_checkpoint_end", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 72, name = "get_all_vb_seqnos", sender = "client", request = 58, responses = { [0] = 59 } },
+  { dialect = "memcached", opcode = 72, name = "get_all_vb_seqnos", sender = "client", request = 57, responses = { [0] = 58 } },
   { dialect = "memcached", opcode = 73, name = "get_ex", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 74, name = "get_ex_replica", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 112, name = "get_fusion_storage_snapshot", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
-  { dialect = "memcached", opcode = 113, name = "release_fusion_storage_snapshot", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
+  { dialect = "memcached", opcode = 112, name = "get_fusion_storage_snapshot", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
+  { dialect = "memcached", opcode = 113, name = "release_fusion_storage_snapshot", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
   { dialect = "memcached", opcode = 114, name = "mount_fusion_vbucket", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 115, name = "unmount_fusion_vbucket", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 116, name = "sync_fusion_logstore", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 117, name = "start_fusion_uploader", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 118, name = "stop_fusion_uploader", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 119, name = "delete_fusion_namespace", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
-  { dialect = "memcached", opcode = 120, name = "get_fusion_namespaces", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
+  { dialect = "memcached", opcode = 119, name = "delete_fusion_namespace", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
+  { dialect = "memcached", opcode = 120, name = "get_fusion_namespaces", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
   { dialect = "memcached", opcode = 128, name = "stop_persistence", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 129, name = "start_persistence", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 130, name = "set_param", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 131, name = "get_replica", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 132, name = "set_chronicle_auth_token", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
-  { dialect = "memcached", opcode = 133, name = "create_bucket", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
+  { dialect = "memcached", opcode = 132, name = "set_chronicle_auth_token", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
+  { dialect = "memcached", opcode = 133, name = "create_bucket", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
   { dialect = "memcached", opcode = 134, name = "delete_bucket", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 135, name = "list_buckets", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 136, name = "expand_bucket", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 137, name = "select_bucket", sender = "client", request = 60, responses = { [0] = 2 } },
+  { dialect = "memcached", opcode = 137, name = "select_bucket", sender = "client", request = 59, responses = { [0] = 2 } },
   { dialect = "memcached", opcode = 138, name = "pause_bucket", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 139, name = "resume_bucket", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 140, name = "validate_bucket_config", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
+  { dialect = "memcached", opcode = 140, name = "validate_bucket_config", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
   { dialect = "memcached", opcode = 144, name = "start_replication", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 145, name = "observe_seqno", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 146, name = "observe", sender = "client", request = 7, responses = { [0] = 7 } },
@@ -491,7 +490,7 @@ local MESSAGES = {
   { dialect = "memcached", opcode = 172, name = "notify_vbucket_update", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 173, name = "enable_traffic", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 174, name = "disable_traffic", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 175, name = "ifconfig", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
+  { dialect = "memcached", opcode = 175, name = "ifconfig", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
   { dialect = "memcached", opcode = 176, name = "change_vb_filter", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 177, name = "checkpoint_persistence", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 178, name = "return_meta", sender = "client", request = 7, responses = { [0] = 7 } },
@@ -499,7 +498,7 @@ local MESSAGES = {
   { dialect = "memcached", opcode = 180, name = "set_cluster_config", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 181, name = "get_cluster_config", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 182, name = "get_random_key", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 183, name = "seqno_persistence", sender = "client", request = 61, responses = { [0] = 2 } },
+  { dialect = "memcached", opcode = 183, name = "seqno_persistence", sender = "client", request = 60, responses = { [0] = 2 } },
   { dialect = "memcached", opcode = 184, name = "get_keys", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 185, name = "set_collections_manifest", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 186, name = "get_collections_manifest", sender = "client", request = 7, responses = { [0] = 7 } },
@@ -527,7 +526,7 @@ local MESSAGES = {
   { dialect = "memcached", opcode = 220, name = "range_scan_cancel", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 224, name = "prepare_snapshot", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 225, name = "release_snapshot", sender = "client", request = 7, responses = { [0] = 7 } },
-  { dialect = "memcached", opcode = 226, name = "download_snapshot", sender = "client", request = 56, responses = { [0] = 56 }, secret = true },
+  { dialect = "memcached", opcode = 226, name = "download_snapshot", sender = "client", request = 55, responses = { [0] = 55 }, secret = true },
   { dialect = "memcached", opcode = 227, name = "get_file_fragment", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 240, name = "scrub", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 241, name = "isasl_refresh", sender = "client", request = 7, responses = { [0] = 7 } },
@@ -543,7 +542,7 @@ local MESSAGES = {
   { dialect = "memcached", opcode = 253, name = "ewouldblock_ctl", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 254, name = "get_error_map", sender = "client", request = 7, responses = { [0] = 7 } },
   { dialect = "memcached", opcode = 1, name = "cluster_map_change", sender = "server", request = 7, responses = { [0] = 7 }, server_push = true },
-  { dialect = "memcached", opcode = 2, name = "authenticate", sender = "server", request = 56, responses = { [0] = 56 }, secret = true, server_push = true },
+  { dialect = "memcached", opcode = 2, name = "authenticate", sender = "server", request = 55, responses = { [0] = 55 }, secret = true, server_push = true },
   { dialect = "memcached", opcode = 3, name = "active_external_users", sender = "server", request = 7, responses = { [0] = 7 }, server_push = true },
   { dialect = "memcached", opcode = 4, name = "get_authorization", sender = "server", request = 7, responses = { [0] = 7 }, server_push = true },
 }
@@ -663,7 +662,7 @@ local DEFECTS = {
   ["extras-length-unknown"] = { severity = "error", title = "unknown extras length", rule = "FRM-03" },
   ["extras-missing"] = { severity = "error", title = "extras missing", rule = "FRM-03" },
   ["extras-unexpected"] = { severity = "error", title = "unexpected extras", rule = "FRM-03" },
-  ["layout-of-other-dialect"] = { severity = "warning", title = "layout of another dialect", rule = "FRM-03" },
+  ["layout-of-other-dialect"] = { severity = "error", title = "layout of another dialect", rule = "FRM-03" },
   ["key-missing"] = { severity = "error", title = "key missing", rule = "FRM-04" },
   ["key-unexpected"] = { severity = "error", title = "unexpected key", rule = "FRM-04" },
   ["value-missing"] = { severity = "error", title = "value missing", rule = "FRM-05" },
@@ -876,15 +875,15 @@ local RULES = {
   { id = "FRM-02", severity = "error", title = "magic and opcode are known", source = "request validators of the servers", checked = true, fields = { "opcode" } },
   { id = "FRM-03", severity = "error", title = "extras have a known layout", source = "request validators of the servers", checked = true, fields = { "extras_length" } },
   { id = "FRM-04", severity = "error", title = "keys are where they belong", source = "request validators of the servers", checked = true, fields = { "key_length" } },
-  { id = "FRM-05", severity = "error", title = "values are where they belong", source = "request validators of the servers", checked = true, fields = { "value_length" } },
-  { id = "FRM-06", severity = "error", title = "datatypes exist, and fit the message", source = "request validators of the servers", checked = true, fields = { "datatype" } },
+  { id = "FRM-05", severity = "error", title = "values are where they belong", source = "request validators of the servers", checked = true, fields = { "value_length" }, differing = { upr = { 80, 83, 88, 89 }, dcp = { 83 } } },
+  { id = "FRM-06", severity = "error", title = "datatypes exist, and fit the message", source = "request validators of the servers", checked = true, fields = { "datatype" }, differing = { dcp = { 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94 } } },
   { id = "FRM-07", severity = "warning", title = "a CAS is where it belongs", source = "request validators of the servers", checked = true, fields = { "cas" } },
-  { id = "FRM-08", severity = "warning", title = "what is reserved is 0", source = "request validators of the servers", checked = true, fields = { "opcode" } },
+  { id = "FRM-08", severity = "warning", title = "what is reserved is 0", source = "request validators of the servers", checked = true, fields = { "opcode" }, differing = { upr = { 80 }, dcp = { 80 } } },
   { id = "FRM-09", severity = "error", title = "keys start with a collection id where that was agreed upon", source = "request validators of the servers", checked = true, fields = { "collection_id", "key", "key_bytes" } },
   { id = "FRM-10", severity = "warning", title = "values are what their datatype says", source = "request validators of the servers", checked = true, fields = { "document", "value" } },
   { id = "FRM-11", severity = "error", title = "a long marker has a known version and its length", source = "snapshot marker V2", checked = true, fields = { "marker_version" } },
   { id = "FRM-12", severity = "error", title = "extended metadata fits, and is not sent since 5.0", source = "enable_ext_metadata was removed in 5.0", checked = true, fields = { "nmeta" } },
-  { id = "FRM-13", severity = "error", title = "numbers have a meaning", source = "request validators of the servers", checked = true, fields = { "opcode" } },
+  { id = "FRM-13", severity = "error", title = "numbers have a meaning", source = "request validators of the servers", checked = true, fields = { "opcode" }, differing = { upr = { 85 } } },
   { id = "FRM-14", severity = "error", title = "cached records tile the value", source = "cache transfer", checked = true, fields = { "value_length" } },
   { id = "FRM-15", severity = "info", title = "vbuckets are those of the cluster", source = "cluster map", checked = true, fields = { "vbucket" } },
   { id = "OPQ-01", severity = "error", title = "every answer belongs to a request of its own", source = "stream request: the opaque is copied to the response", checked = true, fields = { "opaque" } },
@@ -1324,7 +1323,7 @@ end
 ---------------------------------------------------------------- which bytes can be a header
 
 -- What the other parts use; everything else is private to this one.
-local search, is_ours, body_limit, starts
+local search, is_ours, body_limit, starts, legal
 
 do
 -- Everything here is a function of the bytes alone, so that every pass over a capture comes to the same answer.
@@ -1361,7 +1360,7 @@ body_limit = LIMITS.body -- a preference
 
 -- The length of the frame whose strictly legal header starts at place p; nil when it is none. At least 24 bytes are
 -- there.
-local function legal(s, p)
+function legal(s, p)
   local m, opcode, k1, k2, extras, datatype, n1, n2, b1, b2, b3, b4 = byte(s, p, p + 11)
   local magic = MAGICS[m]
   if not b4 or not magic or datatype > FLAGS.datatype.all then
@@ -1952,7 +1951,7 @@ local function check_presence(head, shape, layout, key, value)
   elseif key == 0 and shape.key == "must" then
     report("key-missing", "the key length is 0")
   end
-  if layout and shape.fixed then
+  if layout and (shape.fixed or #layout.value > 0) then
     local expected = layout.value_size
     if value == expected then
       return
@@ -2285,6 +2284,9 @@ local REMEMBERED, forced_dialect, connections, connection_list, stream_field,
   seq_field, ack_field, behind_field, connection_of, side_of, learn_role, feed, era_name,
   note_version, version_at
 
+local tracked = 0 -- ordinal of the last frame: see below
+local Framing = {} -- rules about single frames
+
 do
 REMEMBERED = 8192 -- of each kind so many are kept per connection: a hostile capture must not fill the memory
 
@@ -2354,10 +2356,15 @@ local function new_connection(id, pinfo)
     first = tostring(pinfo.src), second = tostring(pinfo.dst), twofold = pinfo.src_port == pinfo.dst_port,
     weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, versions = {},
     level = forced_dialect and 2 or 0, -- how much is known: see telling
+    evidence = { upr = 0, dcp = 0 }, -- see weigh
+    forms_sent = { upr = 0, dcp = 0 }, forms_asked = {}, -- see Framing.settled
     hellos = {}, drafts = {}, draft_count = 0,
     -- by side (1: the sender that was seen first):
     lanes = { {}, {} }, -- see locate
     doubt = { 0, 0 }, -- ordinal of the last frame after a hole
+    torn = { false, false }, -- whether frames may be missing altogether
+    unconfirmed = { 0, 0 }, -- so many legal headers are still to come before what was found after a hole is believed
+    searched = { 0, 0 }, -- ordinal of the last frame that was searched for: it may be none
   }
   set_dialect(c, forced_dialect or "memcached")
   note_version(c, 0)
@@ -2403,13 +2410,16 @@ local function feed_draft(c, head, s, p)
   elseif head.response and spec.push then
     local answered = head.opcode == LIMITS.draft_response and c.drafts[opaque] == head.number
     if answered or (head.opcode == LIMITS.draft_stream_message and head.key > 0) then
-      c.form = c.form or "draft"
+      c.drafted = c.drafted or not (c.leader or c.hello)
     end
   end
 end
 
 local function feed_hello(c, side, head, s, p, body)
   local opaque = sub(s, p + 12, p + 15)
+  if not head.response or head.number == 0 then
+    c.hello = true
+  end
   if not head.response then
     c.hellos[side .. opaque] = true
   elseif c.hellos[3 - side .. opaque] and head.number == 0 then
@@ -2441,7 +2451,45 @@ function learn_role(c, side, head, s, p)
   end
 end
 
-local function feed_upr(c, side, head, s, p)
+-- How much more speaks for a dialect than for the other one.
+local function lead(c, dialect)
+  return c.evidence[dialect] - c.evidence[dialect == "dcp" and "upr" or "dcp"]
+end
+
+-- A request that only one dialect has in this form. The dialect with more of these leads, and dcp in a tie. Each
+-- message of a producer counts, stream requests of one form once: they may be refused.
+local function weigh(c, opcode, dialect)
+  if opcode == STREAM_REQUEST then
+    local asked = "asked_" .. dialect
+    if c[asked] then
+      return
+    end
+    c[asked] = true
+  end
+  c.evidence[dialect] = c.evidence[dialect] + 1
+  c.leader = lead(c, "dcp") >= 0 and "dcp" or "upr"
+end
+
+-- The dialect that is spoken, if it is beyond doubt: then a message in a form of the other one is a broken one. A producer's
+-- messages decide, and stream requests only where those say nothing: see DialectTally.
+-- `surely`: not by stream requests alone.
+function Framing.settled(c, surely)
+  local sent, asked = c.forms_sent, c.forms_asked
+  local ahead = sent.dcp - sent.upr
+  if forced_dialect then
+    return forced_dialect
+  elseif c.believed_hello or ahead > 0 or (ahead == 0 and asked.dcp and not asked.upr and not surely) then
+    return "dcp"
+  elseif ahead <= -2 or (ahead < 0 and asked.upr and not asked.dcp) then
+    return "upr"
+  end
+end
+
+local function settled_for_good(c)
+  return c.believed_hello or math.abs(c.forms_sent.dcp - c.forms_sent.upr) >= 2
+end
+
+local function feed_upr(c, side, head, s, p, believed)
   local spec = DCP[head.opcode]
   local known = head.upr_size
   if known == nil then
@@ -2460,7 +2508,14 @@ local function feed_upr(c, side, head, s, p)
   local version = byte(s, p + HEADER + head.framing)
   for _, form in ipairs(FORM_OF[head.opcode * 256 + head.extras] or {}) do
     if not form.version or form.version == version then
-      c.form = c.form or form.dialect
+      if not c.final then
+        weigh(c, head.opcode, form.dialect)
+      end
+      if believed and head.opcode == STREAM_REQUEST then
+        c.forms_asked[form.dialect] = true
+      elseif believed then
+        c.forms_sent[form.dialect] = c.forms_sent[form.dialect] + 1
+      end
     end
   end
   learn_role(c, side, head, s, p)
@@ -2472,20 +2527,25 @@ function feed(c, side, head, s, p, body)
     return false
   end
   local opcode = head.opcode
+  local believed = c.searched[side] <= tracked
   if DRAFT_OPCODES[opcode] and not head.flexible then
     feed_draft(c, head, s, p)
   elseif opcode == HELLO then
     feed_hello(c, side, head, s, p, body)
+    c.believed_hello = c.believed_hello or (believed and c.hello)
   elseif not head.response and DCP[opcode] and DCP[opcode].dialect == "dcp" then
-    feed_upr(c, side, head, s, p)
+    feed_upr(c, side, head, s, p, believed)
   end
-  if c.form and not forced_dialect then
+  local leader = c.leader and c.hello and "dcp" or c.leader
+  local spoken = c.drafted and "draft" or leader or (c.weight >= 2 and "dcp" or "memcached")
+  c.final = c.final or (spoken ~= "memcached" and (c.drafted or c.hello or (c.leader and lead(c, c.leader) >= 2)))
+  if not forced_dialect and c.final and (c.drafted or settled_for_good(c)) then
     c.level = 2
-  elseif c.level == 0 and c.weight >= 2 and c.producer then
+  elseif c.level == 0 and (c.leader or c.weight >= 2) and c.producer then
     c.level = 1
   end
   local before = c.dialect
-  set_dialect(c, forced_dialect or c.form or (c.weight >= 2 and "dcp" or "memcached"))
+  set_dialect(c, forced_dialect or spoken)
   return before ~= c.dialect
 end
 
@@ -2494,15 +2554,14 @@ end
 ---------------------------------------------------------------- what is remembered of frames, for every later pass
 
 -- What the other parts use; everything else is private to this one.
-local RULE_BY_ID, tracked, keeping, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
-  prepare_state, lose, unsynced, pace_collector, expect_short_lives
+local RULE_BY_ID, keeping, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
+  prepare_state, lose, unsynced, at_least, unheard, pace_collector, expect_short_lives
 
 do
 -- Frames get ordinals as they come on the first pass; what is to be shown of one later is kept by its ordinal.
 -- Wireshark goes over a capture again and again, in any order: each frame has to look as it did when it came.
 
 kept_limit = 8000000 -- a preference; beyond so many frames later passes show what frames themselves say
-tracked = 0
 keeping = true -- whether the frames of the packet in hand are shown, now or later
 verdicts = {} -- ordinal to a list: rule, severity, sentence, the field that is wrong or false, rule, ...
 snapshots = {} -- ordinal to the marker in force, or to the stream where there is none
@@ -2585,20 +2644,37 @@ function expect_short_lives()
   end
 end
 
+-- Whether a connection's producer is of this release or a later one, by what it said and what it agreed to.
+function at_least(c, since)
+  return c.since >= since or (c.agreed_since or 0) >= since
+end
+
 ---------------------------------------------------------------- losses
+
+-- Whether a packet's sender had received more of the other side than was seen here: TCP may be waiting for lost bytes.
+function unheard(c, side)
+  local found = ack_field and ack_field()
+  local seen = c.lanes[3 - side].seen
+  local more = found and seen and (found() - seen) % TCP_SPAN or 0
+  return more > 0 and more < TCP_SPAN / 2
+end
 
 function prepare_state(c)
   c.waiting, c.waiting_count, c.answered, c.answered_count = {}, 0, {}, 0
   c.streams, c.agreed, c.orphans = { {}, {} }, {}, {}
   c.stream_list, c.last = {}, {}
   c.sent, c.returned, c.outstanding, c.noops, c.noops_before = 0, 0, 0, 0, 0
-  c.largest, c.sluggish_until, c.sluggish_bytes = 0, -1, 0
+  c.largest, c.sluggish_until, c.sluggish_bytes, c.ahead = 0, -1, 0, 0
 end
 
--- Bytes of a side are missing before the next frame: nothing that was expected of it holds any more.
-function lose(c, side)
+-- Bytes of a side are missing before the next frame: nothing that was expected of it holds any more. `torn`: nor is it
+-- known where that frame starts. It is searched for, and may be none.
+function lose(c, side, torn)
   c.doubt[side] = tracked + 1
-  c.damaged = true
+  c.damaged, c.ahead = true, 0
+  if torn then
+    c.searched[side], c.torn[side], c.unconfirmed[side] = tracked + 1, true, LIMITS.confirm
+  end
 end
 
 -- Bytes were skipped. Where none are missing, they are a fault of the frame before them (few) or of the next (many).
@@ -2612,23 +2688,128 @@ function unsynced(c, side, size)
       c.blame_next[side] = size
     end
   end
-  lose(c, side)
+  lose(c, side, true)
 end
 
 end
 
 ---------------------------------------------------------------- FRM: what is wrong with single frames
 
--- What the other parts use; everything else is private to this one.
-local blame_defects, blame_oddities
-
 do
-local function maybe_newer(c)
-  return c.hello_granted or c.since >= 500
+-- A frame's form needs no history: what was lost before does not matter. Not judged are frames that were searched for, what
+-- depends on an agreement that may have been lost, and what upr and dcp see differently while it is open which is spoken.
+
+-- Whether something that was agreed upon may not have been captured.
+local function is_unsure(c)
+  return not c.opened or c.damaged
 end
 
-function blame_defects(c, head, n)
-  if c.damaged or (not c.opened and c.dialect ~= "draft") then
+local function maybe_newer(c)
+  return c.hello_granted or at_least(c, 500) or is_unsure(c)
+end
+
+-- Whether frames of a connection may have been read in a wrong dialect. It is taken for dcp until a message says otherwise,
+-- which one that was captured from its open on shows.
+local function is_dialect_unknown(c, side)
+  local spoken = Framing.settled(c)
+  if c.dialect == "draft" or (c.dialect == "dcp" and not spoken and not is_unsure(c) and not unheard(c, side)) then
+    return false
+  end
+  return spoken ~= c.dialect
+end
+
+local function depends_on_dialect(c, side, head, rule)
+  local differing = RULE_BY_ID[rule] and RULE_BY_ID[rule].differing
+  differing = differing and differing[c.dialect]
+  for i = 1, differing and #differing or 0 do
+    if differing[i] == head.opcode then
+      return is_dialect_unknown(c, side)
+    end
+  end
+  return false
+end
+
+---------------------------------------------------------------- forms that one dialect alone has
+
+local FORMS_WAITING = 64 -- per connection
+-- Sizes of extras of requests that upr has, and dcp does not.
+local UPR_ALONE = {}
+for _, message in ipairs(MESSAGES) do
+  if message.dialect == "upr" and message.request then
+    local of_dcp = {}
+    for _, layout in ipairs(OPCODES.dcp[message.opcode] and OPCODES.dcp[message.opcode].request.layouts or {}) do
+      of_dcp[layout.size] = true
+    end
+    for _, layout in ipairs(message.request.layouts) do
+      UPR_ALONE[message.opcode * 256 + layout.size] = not of_dcp[layout.size] or nil
+    end
+  end
+end
+
+local function blame_form(form, spoken)
+  if form.dialect ~= spoken then
+    blame(form.n, "FRM-03", format("%s with %d bytes of extras, as %s has it; %s is spoken", form.name, form.extras, form.dialect, spoken))
+  end
+end
+
+-- Frame n has the form of this dialect. Which one is spoken may be told later.
+local function take_form(c, head, n, dialect)
+  local spoken = Framing.settled(c)
+  local form = { n = n, name = head.name, extras = head.extras, dialect = dialect }
+  if spoken then
+    blame_form(form, spoken)
+    return
+  end
+  c.forms = c.forms or {}
+  if #c.forms < FORMS_WAITING then
+    c.forms[#c.forms + 1] = form
+  end
+end
+
+function Framing.take_early(c, head, n)
+  if not head.response and UPR_ALONE[head.opcode * 256 + head.extras] and Framing.settled(c) ~= "upr" then
+    take_form(c, head, n, "upr")
+  end
+end
+
+-- Judge the forms that wait, if it is settled now which dialect is spoken.
+function Framing.settle(c)
+  local spoken = Framing.settled(c)
+  if spoken then
+    for _, form in ipairs(c.forms) do
+      blame_form(form, spoken)
+    end
+    c.forms = nil
+  end
+end
+
+---------------------------------------------------------------- defects
+
+local OTHER_DIALECT = "layout-of-other-dialect"
+local CUT = { ["truncated-header"] = true, ["truncated-frame"] = true } -- what a frame has because bytes are missing
+
+local function is_doubtful(c, side, head, rule, id)
+  if rule == "FRM-07" then
+    return id == "cas-zero" and Framing.key_only(c, R.value)
+  elseif rule == "FRM-08" then
+    if id == "unknown-flag-bits" and maybe_newer(c) then
+      return true
+    end
+  elseif rule == "FRM-09" then
+    return not c.agreed.hello_collections
+  elseif rule == "FRM-10" then
+    return c.agreed.open_no_value_with_underlying_datatype or (is_unsure(c) and floor(head.datatype / 2) % 2 == 1)
+  end
+  return depends_on_dialect(c, side, head, rule)
+end
+
+function Framing.blame_defects(c, side, head, n)
+  if c.dialect == "draft" and c.damaged then
+    return
+  elseif c.dialect ~= "draft" and is_unsure(c) and Framing.settled(c, true) ~= c.dialect then
+    if R.defects[1] == OTHER_DIALECT and R.defect_count == 1 then
+      take_form(c, head, n, c.dialect == "upr" and "dcp" or "upr")
+    end
     return
   end
   local done = {}
@@ -2639,35 +2820,41 @@ function blame_defects(c, head, n)
     if rule == "FRM-14" and not (head.name == "cache_transfer" and not head.response) then
       rule = "FRM-05"
     end
-    if rule and spec.severity ~= "note" and not done[rule .. spec.severity] then
+    if id == OTHER_DIALECT then
+      take_form(c, head, n, c.dialect == "upr" and "dcp" or "upr")
+    elseif rule and spec.severity ~= "note" and not done[rule .. spec.severity] then
       done[rule .. spec.severity] = true
-      local doubtful = (rule == "FRM-08" and id == "unknown-flag-bits" and maybe_newer(c))
-        or (rule == "FRM-09" and not c.agreed.hello_collections)
-        or (rule == "FRM-10" and c.agreed.open_no_value_with_underlying_datatype)
-      if not doubtful then
+      if not CUT[id] and not is_doubtful(c, side, head, rule, id) then
         blame(n, rule, head.name .. ": " .. spec.title .. (R.details[i] ~= "" and " (" .. R.details[i] .. ")" or ""), odd and "warning" or nil, R.guilty[i])
       end
     end
   end
 end
 
+-- Whether this may be a stream of keys alone, whose items come from disk with CAS 0; they have no value.
+function Framing.key_only(c, value)
+  local agreed = c.agreed
+  return agreed.open_no_value and not (agreed.open_include_xattrs or agreed.open_include_deleted_user_xattrs)
+    or (value <= 0 and is_unsure(c))
+end
+
 -- Rules about single frames that no defect stands for.
-function blame_oddities(c, head, n, s, p)
-  if head.flexible and not head.drafted and c.opened and not c.damaged and not c.hello_granted and not c.agreed.enable_stream_id then
+function Framing.blame_oddities(c, side, head, n, s, p)
+  if head.flexible and not head.drafted and not is_unsure(c) and not c.hello_granted and not c.agreed.enable_stream_id then
     blame(n, "FRM-02", "flexible framing without HELLO and without stream ids: of servers before 6.5")
   end
-  if head.opcode == SNAPSHOT_MARKER and not head.response and head.extras == 1 and c.opened then
+  if head.opcode == SNAPSHOT_MARKER and not head.response and head.extras == 1 then
     local version = field_value(s, p, "marker_version")
     if (version == 0 and R.value ~= 36) or (version == 2 and R.value ~= 52) then
       blame(n, "FRM-11", format("a marker of version %d with a value of %d bytes", version, R.value))
     end
   end
-  if R.nmeta > 0 and c.since >= 500 and c.opened and not c.damaged and not c.agreed.enable_ext_metadata then
+  if R.nmeta > 0 and at_least(c, 500) and not is_unsure(c) and not c.agreed.enable_ext_metadata then
     blame(n, "FRM-12", format("nmeta %d, from a server of 5.0 or later, where it is 0", R.nmeta))
   end
-  if (head.opcode == STREAM_REQUEST or head.opcode == ADD_STREAM) and not head.response and c.dialect == "dcp" and c.opened then
+  if (head.opcode == STREAM_REQUEST or head.opcode == ADD_STREAM) and not head.response and c.dialect == "dcp" then
     local flags = field_value(s, p, "stream_flags")
-    if flags and flags >= 512 and not maybe_newer(c) then
+    if flags and flags >= 512 and not maybe_newer(c) and not depends_on_dialect(c, side, head, "FRM-08") then
       blame(n, "FRM-08", format("stream flags 0x%x, of which some have no name", floor(flags)), nil, "stream_flags")
     end
   end
@@ -2678,7 +2865,7 @@ end
 ---------------------------------------------------------------- questions and answers
 
 -- What the other parts use; everything else is private to this one. Streams come after this part.
-local link, at_least, take_question, settle_orphans, take_answer
+local link, take_question, settle_orphans, take_answer
 local begin_stream, close_stream
 
 do
@@ -2733,7 +2920,7 @@ local function agree(c, asked, s, p, body, head)
     if key == "connection_buffer_size" then
       local size = find(value, "^%d+$") and min(tonumber(sub(value, 1, 18)), 2 ^ 60) or 0
       if (c.window or -1) <= 0 or size <= 0 then
-        c.outstanding, c.sluggish_until, c.sluggish_bytes = 0, -1, 0
+        c.outstanding, c.sluggish_until, c.sluggish_bytes, c.ahead = 0, -1, 0, 0
       end
       c.window, c.changed = size, true
     elseif CONTROLS[key] then
@@ -2741,10 +2928,6 @@ local function agree(c, asked, s, p, body, head)
       c.agreed_since = max(c.agreed_since or 0, value ~= "false" and CONTROLS[key].since or 0)
     end
   end
-end
-
-function at_least(c, since)
-  return c.since >= since or (c.agreed_since or 0) >= since
 end
 
 local function paired(c, side, asked, head, s, p, body, n, number, time)
@@ -2757,6 +2940,10 @@ local function paired(c, side, asked, head, s, p, body, n, number, time)
     return
   elseif asked.opcode == STREAM_REQUEST then
     begin_stream(c, side, asked, n)
+    if asked.doubtful or asked.cut then
+      c.streams[side][asked.vbucket + asked.stream_id * 65536].granted = nil
+      lose(c, side) -- which request it answers, or what that said, is not known
+    end
   elseif asked.opcode == CLOSE_STREAM then
     close_stream(c, asked)
   else
@@ -2783,19 +2970,27 @@ function take_question(c, side, head, s, p, body, n, number, time)
   elseif opcode == CONTROL then
     asked.key = sub(s, p + R.key_at, p + R.value_at - 1)
     asked.value = sub(s, p + R.value_at, p + HEADER + body - 1)
-    if asked.key == "connection_buffer_size" then
+    if p + R.value_at - 1 > #s then
+      c.torn[side] = true -- which one it is was cut off
+    elseif asked.key == "connection_buffer_size" then
       c.window_asked = (c.window_asked or 0) + 1
     end
   elseif opcode == STREAM_REQUEST then
     asked.start, asked.flags = field_value(s, p, "start_seqno"), field_value(s, p, "stream_flags") or 0
+    asked.cut = p + HEADER + body - 1 > #s
     local text = sub(s, p + R.value_at, p + HEADER + body - 1)
-    asked.stream_id = tonumber(text:match('"sid"%s*:%s*(%d+)') or 0)
+    asked.stream_id = tonumber(text:match('"sid"%s*:%s*(%d+)') or 0) % 65536 -- servers keep 16 bits
   end
   local key = question_key(side, opcode, opaque)
   for i, orphan in ipairs(c.orphans) do
     if orphan.key == key then -- only the capture has them the wrong way round
       table.remove(c.orphans, i)
       link(asked, orphan.n, orphan.number, orphan.time)
+      if orphan.granted and opcode == CLOSE_STREAM then
+        close_stream(c, asked, orphan.n)
+      elseif orphan.granted and opcode ~= STREAM_REQUEST then
+        agree(c, asked)
+      end
       return
     end
   end
@@ -2830,6 +3025,7 @@ function take_answer(c, side, head, s, p, body, n, number, time)
   local queue = c.waiting[key]
   if queue then
     local asked = table.remove(queue, 1)
+    asked.doubtful = #queue > 0 and c.damaged
     c.waiting_count = c.waiting_count - 1
     if #queue == 0 then
       c.waiting[key] = nil
@@ -2838,24 +3034,27 @@ function take_answer(c, side, head, s, p, body, n, number, time)
     return
   end
   if not head.upr then
+    if opcode == HELLO and head.status == 0 then
+      lose(c, side) -- what was agreed upon, and by whom, is not known
+    end
     return
   end
   local early = c.dialect == "upr"
   if not OWED[opcode] or opcode == SNAPSHOT_MARKER then
-    if head.status == 0 and SILENT[opcode] and not early then
+    if head.status == 0 and SILENT[opcode] and not early and c.since > 0 then
       blame(n, "OPQ-03", head.name .. " answered with success; such messages are not answered")
     end
     return
   end
   if c.answered[key] then
-    if c.opened and not c.damaged then
+    if c.opened and not c.damaged and not unheard(c, side) then
       blame(n, "OPQ-01", format("a second %s response with opaque 0x%08x", head.name, opaque))
     end
   else
     local found = ack_field and ack_field()
     local acked, seen = found and found(), c.lanes[3 - side].seen
     if acked and seen and (acked - seen) % TCP_SPAN > 0 and (acked - seen) % TCP_SPAN < TCP_SPAN / 2 and #c.orphans < REMEMBERED then
-      c.orphans[#c.orphans + 1] = { key = key, side = side, n = n, number = number, time = time, acked = acked }
+      c.orphans[#c.orphans + 1] = { key = key, side = side, n = n, number = number, time = time, acked = acked, granted = head.status == 0 }
     elseif c.opened and not c.damaged then
       blame(n, "OPQ-01", format("a %s response with opaque 0x%08x, which no request of the other side had", head.name, opaque))
     end
@@ -2901,7 +3100,7 @@ end
 function begin_stream(c, side, asked, n)
   local key = asked.vbucket + asked.stream_id * 65536
   local before = c.streams[side][key]
-  if before and before.live and before.granted and c.opened and max(c.doubt[1], c.doubt[2]) <= before.begun then
+  if before and before.live and before.granted and c.opened and not c.damaged then
     blame(n, "OPQ-07", format("a stream for vbucket %d was granted while it has a live one", asked.vbucket))
   end
   local stream = new_stream(c, side, key)
@@ -2909,10 +3108,11 @@ function begin_stream(c, side, asked, n)
   stream.opaque, stream.start, stream.flags = asked.opaque, asked.start, asked.flags or 0
 end
 
-function close_stream(c, asked)
+-- `answered`: the answer's ordinal, where the capture has it before the request. What began after it is another stream.
+function close_stream(c, asked, answered)
   for side = 1, 2 do
     local stream = c.streams[side][asked.vbucket + asked.stream_id * 65536]
-    if stream then
+    if stream and (not answered or stream.begun < answered) then
       stream.live = false
     end
   end
@@ -2921,6 +3121,29 @@ end
 local function is_active(c, stream)
   return has(stream.flags, TAKEOVER) or has(stream.flags, ACTIVE_ONLY)
     or (c.agreed.enable_sync_writes and c.agreed.consumer_name) or at_least(c, 702)
+end
+
+-- Whether its request was captured, and nothing was lost since.
+local function is_whole(stream, gap)
+  return stream.granted and gap <= stream.begun
+end
+
+-- Whether the beginning of an out-of-order snapshot may be among what was lost: only a marker tells that there is none.
+local function maybe_oso(c, stream, gap)
+  local agreed = c.agreed.enable_out_of_order_snapshots or not c.opened or c.damaged
+  return agreed and c.dialect == "dcp" and (gap > stream.snapshot_n or (stream.snapshot_n == 0 and not stream.granted))
+end
+
+-- Whether a consumer refuses an item: what it refuses did not happen for the messages after it.
+local function is_refused(stream, seqno, gap)
+  local marker, last = stream.marker, stream.last
+  if seqno >= SEQNO_LIMIT then
+    return true
+  elseif stream.oso then
+    return false
+  end
+  local outside = marker and marker.stop and (seqno < marker.start or seqno > marker.stop) and gap <= stream.marker_n
+  return outside or (last and seqno <= last and stream.bracket_n <= stream.last_n and gap <= stream.last_n)
 end
 
 local function forget_keys(stream)
@@ -2958,7 +3181,9 @@ local function take_key(c, stream, head, s, p, n, gap, early)
     return
   end
   local may_be_merged = has(kind, MEMORY) and not stream.oso and not is_active(c, stream)
-  if not (may_be_merged and stream.merged) then
+  if early and (c.damaged or not is_whole(stream, gap)) then
+    return
+  elseif not may_be_merged or (is_whole(stream, gap) and not stream.merged) then
     blame(n, "SNP-05", "the key came in the same snapshot before", may_be_merged and "warning" or nil)
   end
 end
@@ -2967,17 +3192,17 @@ local function take_item(c, side, stream, head, s, p, n, seqno, gap)
   local draft, early = head.drafted, c.dialect == "upr"
   local last, marker, oso = stream.last, stream.marker, stream.oso
   if draft then
-    if stream.marker_n == 0 and stream.started_n > 0 and gap <= stream.started_n then
+    if stream.marker_n == 0 and stream.started_n > 0 and gap <= stream.started_n and c.draft_count > 0 then
       blame(n, "SNP-01", format("seqno %.0f comes before any snapshot starts", seqno))
     end
-  elseif not early and stream.snapshot_n == 0 and stream.granted and gap <= stream.begun then
+  elseif not early and stream.snapshot_n == 0 and c.since > 0 and is_whole(stream, gap) then
     blame(n, "SNP-01", format("seqno %.0f comes before any snapshot marker", seqno))
   end
   if marker and marker.stop and not oso and (seqno < marker.start or seqno > marker.stop) and gap <= stream.marker_n then
     blame(n, "SNP-02", format("seqno %.0f is outside of the snapshot %.0f to %.0f", seqno, marker.start, marker.stop))
   end
   if last then
-    if seqno <= last and not oso and stream.bracket_n <= stream.last_n and gap <= stream.last_n then
+    if seqno <= last and not oso and stream.bracket_n <= stream.last_n and gap <= stream.last_n and not maybe_oso(c, stream, gap) then
       blame(n, "SEQ-01", format("seqno %.0f comes after %.0f in the same stream", seqno, last))
     end
   elseif stream.granted and stream.start and seqno <= stream.start and not has(stream.flags, FROM_LATEST) and gap <= stream.begun then
@@ -2991,7 +3216,10 @@ local function take_item(c, side, stream, head, s, p, n, seqno, gap)
     stream.opening_n = n
   end
   previous_seqnos[n] = last
-  stream.last, stream.last_n, stream.changes = seqno, n, stream.changes + 1
+  stream.changes = stream.changes + 1
+  if not is_refused(stream, seqno, gap) then
+    stream.last, stream.last_n = seqno, n
+  end
 end
 
 local function check_marker(c, stream, start, stop, kind, n, gap)
@@ -3022,7 +3250,7 @@ local function check_marker(c, stream, start, stop, kind, n, gap)
   local continues = has(kind, HISTORY) and not has(before.kind, HISTORY) and stop == before.stop
   if start <= before.stop and not continues and gap <= stream.marker_n then
     local active = is_active(c, stream)
-    if active or not stream.merged then
+    if active or (is_whole(stream, gap) and not stream.merged) then
       blame(n, "SNP-04", format("the snapshot starts at %.0f, and the one before it ended at %.0f", start, before.stop), not active and "warning" or nil)
     end
   end
@@ -3033,6 +3261,9 @@ local function take_marker(c, side, stream, head, s, p, n, number, gap)
   local kind = field_value(s, p, "snapshot_type") or 0
   if start and stop then
     check_marker(c, stream, start, stop, kind, n, gap)
+    if start > stop then
+      return -- a consumer refuses it
+    end
   end
   stream.typed = stream.typed or kind >= 2
   stream.marker = { stream = stream, start = start or 0, stop = stop, kind = kind, number = number }
@@ -3048,6 +3279,10 @@ end
 -- A message of a vbucket's stream.
 function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno)
   local key = head.number
+  if head.framing > 0 and R.defect_count > 0 and not R.infos[1] then
+    lose(c, side) -- of which stream it is was cut off
+    return
+  end
   if head.framing > 0 or (head.flexible and R.framing and R.framing > 0) then
     key = key + (field_value(s, p, "stream_id") or 0) * 65536
   end
@@ -3057,6 +3292,9 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
     stream = new_stream(c, side, key)
   end
   local gap, kind = max(c.doubt[side], stream.hole or 0), head.kind
+  if head.drafted and c.damaged then
+    gap = n -- where frames of the draft start after a hole is never sure
+  end
   local refused = false -- an end with another stream's opaque ends nothing
   if not head.drafted then
     local opaque = number_at(s, p + 12, 4)
@@ -3070,7 +3308,9 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
         blame(n, "OPQ-04", format("opaque 0x%08x for vbucket %d, which has no stream", opaque, stream.vbucket))
       end
     end
-    if stream.ending_n > 0 and gap <= stream.ending_n and not flawed then
+    -- Where the stream's own opaque is not known, this may be another stream.
+    local ended = stream.ending_n > 0 and gap <= stream.ending_n and (stream.granted or opaque == stream.ending_opaque)
+    if ended and not flawed then
       blame(n, "OPQ-06", format("a message for vbucket %d behind its stream end", stream.vbucket))
     end
   end
@@ -3091,11 +3331,13 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
   elseif kind == END then
     local reason = head.drafted and head.datatype or field_value(s, p, "end_reason")
     local open = stream.changes - stream.opened
-    if c.dialect == "upr" and reason == 0 and open > 0 and stream.opening_n and stream.granted and gap <= stream.begun then
+    if c.dialect == "upr" and reason == 0 and open > 0 and stream.opening_n and is_whole(stream, gap) and not c.damaged then
       blame(stream.opening_n, "SNP-01", format("no marker closes the last %d items before the stream ends", open))
     end
     stream.live, stream.reason = false, reason
-    stream.ending_n = refused and stream.ending_n or n
+    if not refused then
+      stream.ending_n, stream.ending_opaque = n, number_at(s, p + 12, 4)
+    end
   elseif head.name == "stream_start" then
     stream.started_n = n
   end
@@ -3112,14 +3354,6 @@ end
 local take_counted, take_ack
 
 do
--- Whether a packet's sender had received more of the other side than was seen here: TCP may be waiting for lost bytes.
-local function unheard(c, side)
-  local found = ack_field and ack_field()
-  local seen = c.lanes[3 - side].seen
-  local more = found and seen and (found() - seen) % TCP_SPAN or 0
-  return more > 0 and more < TCP_SPAN / 2
-end
-
 function take_counted(c, side, head, body, n, pinfo)
   c.flow_side = c.flow_side or side
   if c.flow_side ~= side then
@@ -3139,14 +3373,15 @@ function take_counted(c, side, head, body, n, pinfo)
     full = full + c.sluggish_bytes
     c.sluggish_bytes = c.sluggish_bytes + size
   end
-  if c.outstanding >= full and c.opened and not c.damaged and not unheard(c, side) then
+  if c.outstanding >= full and c.opened and not c.damaged and not c.uncounted and not unheard(c, side) then
     blame(n, "FLC-02", format("%.0f bytes are outstanding in a window of %.0f, and more is sent", c.outstanding, c.window))
   end
   outstandings[n] = c.outstanding
   if early and c.freed then
     c.freed = false -- held back until the ack, and sent uncounted
   else
-    c.outstanding = c.outstanding + size
+    local back = min(c.ahead, size) -- was given back already
+    c.ahead, c.outstanding = c.ahead - back, c.outstanding + size - back
   end
 end
 
@@ -3160,7 +3395,8 @@ function take_ack(c, side, s, p, n, time)
     blame(n, "FLC-07", "0 bytes are given back")
   end
   local known = c.opened and not c.damaged
-  if bytes and not c.window_asked and known then
+  -- A request may be missing only where frames of this side are.
+  if bytes and not c.window_asked and c.opened and not c.torn[side] then
     blame(n, "FLC-06", format("%.0f bytes are given back, and no connection_buffer_size was set", bytes))
   end
   bytes = bytes or 0
@@ -3169,15 +3405,21 @@ function take_ack(c, side, s, p, n, time)
     local excess = bytes - due
     if excess > 0 then
       local counted_noops = excess == 24 * (c.noops - c.noops_before) or excess == 24 * c.noops
-      if known and not counted_noops and not unheard(c, side) then
+      if known and not c.uncounted and not counted_noops and not unheard(c, side) then
         blame(n, "FLC-01", format("%.0f bytes are given back, and only %.0f had arrived and were not given back yet", bytes, due))
       end
     end
-    c.returned = c.returned + min(bytes, due)
-    if bytes > c.outstanding then
-      c.sluggish_until, c.sluggish_bytes = time + 1, 0
+    if unheard(c, side) and not c.damaged then -- what is given back had arrived, and is still to come here
+      c.returned = c.returned + bytes
+      c.ahead = c.ahead + max(bytes - c.outstanding, 0)
+      c.outstanding = max(c.outstanding - bytes, 0)
+    else
+      c.returned = c.returned + min(bytes, due)
+      if bytes > c.outstanding then
+        c.sluggish_until, c.sluggish_bytes = time + 1, 0
+      end
+      c.outstanding = max(c.outstanding - bytes, 0)
     end
-    c.outstanding = max(c.outstanding - bytes, 0)
     c.freed = true
   end
   c.noops_before = c.noops
@@ -3226,7 +3468,7 @@ function take_draft(c, side, head, s, p, body, n, number, time)
       begin_stream(c, side, asked, n)
     end
   else
-    if c.opened and not c.damaged then
+    if c.opened and not c.damaged and not unheard(c, side) then
       blame(n, "OPQ-01", c.answered[key] and "a second answer to one request" or "an answer to no request")
     end
     if name == "stream_ok" then
@@ -3257,7 +3499,7 @@ local function misread()
 end
 
 -- The rules about frame n itself, and what it says about the release of its sender.
-local function take_frame(c, side, head, s, p, n, defect_count, examined)
+local function take_frame(c, side, head, s, p, n, defect_count, examined, whole)
   local since = head.since or since_of(head, s, p)
   if since > c.since and c.dialect == "dcp" then
     c.since, c.changed = since, true
@@ -3265,21 +3507,41 @@ local function take_frame(c, side, head, s, p, n, defect_count, examined)
   if not c.opened and not head.response and (head.drafted or head.opcode == OPEN) then
     c.opened = n
   end
-  if defect_count > 0 then
-    blame_defects(c, head, n)
+  -- Frames that were found after a hole may be none until some in a row are legal.
+  local searched = c.searched[side] == n or c.unconfirmed[side] > 0
+  if c.unconfirmed[side] > 0 and c.dialect ~= "draft" and legal(s, p) then
+    c.unconfirmed[side] = c.unconfirmed[side] - (whole and 1 or 0)
+  elseif c.unconfirmed[side] > 0 then
+    c.unconfirmed[side] = LIMITS.confirm
+    lose(c, side)
+  end
+  if head.fault and not head.response then
+    c.uncounted = true -- whether it counts is not known
+  end
+  if defect_count > 0 and not searched then
+    Framing.blame_defects(c, side, head, n)
   end
   if c.blame_next and c.blame_next[side] then
     blame(n, "FRM-02", format("%d bytes before this frame are none: no known magic where a frame should start", c.blame_next[side]))
     c.blame_next[side] = nil
   end
+  if searched then
+    return
+  end
   if head.number >= LIMITS.vbuckets and not head.status and not head.response then
     blame(n, "FRM-15", format("vbucket %d; clusters have %d", head.number, LIMITS.vbuckets))
   end
   if examined then
-    blame_oddities(c, head, n, s, p)
+    Framing.blame_oddities(c, side, head, n, s, p)
   end
-  if head.opcode == MUTATION and c.since >= 405 and not head.response and byte(s, p + 16) == 0 and c.dialect == "dcp"
-    and sub(s, p + 16, p + 23) == ZERO_CAS then
+  if c.dialect == "upr" then
+    Framing.take_early(c, head, n)
+  end
+  if c.forms then
+    Framing.settle(c)
+  end
+  if head.opcode == MUTATION and at_least(c, 405) and not head.response and byte(s, p + 16) == 0 and c.dialect == "dcp"
+    and sub(s, p + 16, p + 23) == ZERO_CAS and not Framing.key_only(c, number_at(s, p + 8, 4) - head.extras - head.key) then
     blame(n, "FRM-07", "a mutation with CAS 0, from a server of 4.5 or later")
   end
 end
@@ -3305,7 +3567,7 @@ function track(c, side, head, s, p, body, have, n, number, pinfo, late)
     if inspect and head.datatype > 0 and kind and have == HEADER + body then
       defect_count = defect_count + check_document(head, s, p, body, examined)
     end
-    take_frame(c, side, head, s, p, n, defect_count, examined)
+    take_frame(c, side, head, s, p, n, defect_count, examined, have == HEADER + body)
   end
   c.last[side] = n
   if kind and kind <= OTHER then
@@ -3419,7 +3681,7 @@ end
 -- and has changed nothing. Says what track says, for what it takes. n is the ordinal of the last frame.
 function follow(c, side, tvb, o, length, n)
   local streams, window, outstanding = c.streams, c.window, c.outstanding
-  if not streams or not c.quick or c.blame_next or c.flow_side ~= side or c.sluggish_until >= 0 then
+  if not streams or not c.quick or c.blame_next or c.unconfirmed[side] > 0 or c.ahead > 0 or c.flow_side ~= side or c.sluggish_until >= 0 then
     return o, 0, nil, false
   end
   streams, window = streams[side], window and window > 0 and window
@@ -4693,6 +4955,7 @@ local function before(a, b)
   return (a - b) % TCP_SPAN >= TCP_SPAN / 2
 end
 
+local LONGEST_START = 1048576 -- larger numbers are not relative to the connection's first byte
 local HOLES_KEPT = 64 -- per side; a hostile capture must not fill the memory
 
 -- Bytes up to a place were skipped by TCP. They may still come.
@@ -4741,7 +5004,8 @@ end
 -- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
 -- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
 -- `seen`, the place after the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
--- the last one; `late`, what is known of it where it came late; `holes`, what was skipped.
+-- the last one; `late`, what is known of it where it came late; `holes`, what was skipped; `cut`, a snap length cut the
+-- last one.
 function locate(c, lane, reported, tvb, number, offset)
   local next, seen = lane.next, lane.seen
   local rest = lane.packet == number
@@ -4765,7 +5029,8 @@ function locate(c, lane, reported, tvb, number, offset)
     return next and 0, false
   end
   local found = seq_field and seq_field()
-  lane.packet, lane.unsure, lane.late = number, nil, nil
+  local cut = lane.cut
+  lane.packet, lane.unsure, lane.late, lane.cut = number, nil, nil, nil
   if not found then
     return (next or starts(RAW(tvb))) and 0 or nil, false
   end
@@ -4776,7 +5041,10 @@ function locate(c, lane, reported, tvb, number, offset)
   end
   lane.seen = after_seq
   if not seen then
-    return starts(RAW(tvb)) and 0 or nil, false -- after a SYN the first bytes are a header
+    -- After a SYN the first bytes are a header. Without one, or with bytes missing after it, they are to be confirmed.
+    local found_state = Framing.completeness and Framing.completeness()
+    c.lost = c.lost or (found_state and (found_state() % 4 == 0 or (seq > 1 and seq < LONGEST_START)))
+    return starts(RAW(tvb)) and 0 or nil, false
   end
   local ahead = next and (next - seq) % TCP_SPAN
   if ahead and ahead < TCP_SPAN / 2 then
@@ -4784,7 +5052,7 @@ function locate(c, lane, reported, tvb, number, offset)
   elseif before(seen, seq) then
     note_hole(lane, seen, seq, next)
   end
-  c.lost = c.lost or seq ~= seen
+  c.lost = c.lost or seq ~= seen or cut -- the next message started in what a snap length cut off
   return nil, false
 end
 
@@ -5140,7 +5408,7 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
       places[number * PLACES + offset] = { o, late }
     end
     if not late and c.lost then
-      lose(c, side)
+      lose(c, side, true)
       c.lost = nil
     end
     plainly = packet_plain and o and not late and tracked + length < kept_limit
@@ -5253,6 +5521,9 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
           quick = taken > 0
         end
         tracked = n
+        if have < total and o + total < reported then
+          c.searched[side] = n -- a snap length leaves open whether the next one starts where this one should end
+        end
         if checks and not quick then
           track(c, side, head, s, o + 1, body, have, n, number, pinfo, late)
         end
@@ -5264,7 +5535,8 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
       if wanted or head.refused or packet_notes or (n and verdicts[n]) then
         present(tvb, pinfo, tree, s, o, head, v, side, body, have, quick, n)
       end
-      if beside or not head.upr then
+      -- Wireshark 4.0 leaves Lua's stack for good where a dissector runs out of bytes.
+      if (beside or not head.upr) and have == total then
         Shown.beside(RANGE(tvb, o, have), pinfo, tree, wanted)
       end
       if Info.count(head.info, 1) then
@@ -5280,12 +5552,16 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
     local stop = synced and (whole or not first) and (first or o)
     local after_seq = lane.seen
     lane.next = stop and after_seq and (after_seq - reported + stop) % TCP_SPAN or (stop and 0) or nil
+    lane.cut = not whole
   end
   if first and first < length then
     if whole and CAN_DESEGMENT(pinfo) > 0 then
       ask_for(pinfo, first, asked or DESEGMENT_ONE_MORE_SEGMENT)
     else
       skip(tvb, tree, first, length - first)
+      if not whole and not visited and not late then
+        lose(c, side, true)
+      end
     end
   end
   Info.write(pinfo, visited and v.label or c.label)
@@ -5397,7 +5673,7 @@ end
 
 stream_field, seq_field = Field.new("tcp.stream"), Field.new("tcp.seq")
 ack_field, behind_field = Field.new("tcp.ack"), Field.new("tcp.nxtseq")
-Notes.field = Field.new("frame.comment")
+Notes.field, Framing.completeness = Field.new("frame.comment"), Field.new("tcp.completeness")
 self_dissector = Dissector.get("upr")
 local has_json, json_found = pcall(Dissector.get, "json")
 json_proto = has_json and json_found or nil

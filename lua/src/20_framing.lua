@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- which bytes can be a header
 
 -- What the other parts use; everything else is private to this one.
-local search, is_ours, body_limit, starts
+local search, is_ours, body_limit, starts, legal
 
 do
 -- Everything here is a function of the bytes alone, so that every pass over a capture comes to the same answer.
@@ -38,7 +38,7 @@ body_limit = LIMITS.body -- a preference
 
 -- The length of the frame whose strictly legal header starts at place p; nil when it is none. At least 24 bytes are
 -- there.
-local function legal(s, p)
+function legal(s, p)
   local m, opcode, k1, k2, extras, datatype, n1, n2, b1, b2, b3, b4 = byte(s, p, p + 11)
   local magic = MAGICS[m]
   if not b4 or not magic or datatype > FLAGS.datatype.all then

@@ -11,7 +11,7 @@ local function check_presence(head, shape, layout, key, value)
   elseif key == 0 and shape.key == "must" then
     report("key-missing", "the key length is 0")
   end
-  if layout and shape.fixed then
+  if layout and (shape.fixed or #layout.value > 0) then
     local expected = layout.value_size
     if value == expected then
       return

@@ -5,6 +5,9 @@ local REMEMBERED, forced_dialect, connections, connection_list, stream_field,
   seq_field, ack_field, behind_field, connection_of, side_of, learn_role, feed, era_name,
   note_version, version_at
 
+local tracked = 0 -- ordinal of the last frame: see below
+local Framing = {} -- rules about single frames
+
 do
 REMEMBERED = 8192 -- of each kind so many are kept per connection: a hostile capture must not fill the memory
 
@@ -74,10 +77,15 @@ local function new_connection(id, pinfo)
     first = tostring(pinfo.src), second = tostring(pinfo.dst), twofold = pinfo.src_port == pinfo.dst_port,
     weight = 0, since = 0, frames = 0, bytes = 0, unsynced = 0, versions = {},
     level = forced_dialect and 2 or 0, -- how much is known: see telling
+    evidence = { upr = 0, dcp = 0 }, -- see weigh
+    forms_sent = { upr = 0, dcp = 0 }, forms_asked = {}, -- see Framing.settled
     hellos = {}, drafts = {}, draft_count = 0,
     -- by side (1: the sender that was seen first):
     lanes = { {}, {} }, -- see locate
     doubt = { 0, 0 }, -- ordinal of the last frame after a hole
+    torn = { false, false }, -- whether frames may be missing altogether
+    unconfirmed = { 0, 0 }, -- so many legal headers are still to come before what was found after a hole is believed
+    searched = { 0, 0 }, -- ordinal of the last frame that was searched for: it may be none
   }
   set_dialect(c, forced_dialect or "memcached")
   note_version(c, 0)
@@ -123,13 +131,16 @@ local function feed_draft(c, head, s, p)
   elseif head.response and spec.push then
     local answered = head.opcode == LIMITS.draft_response and c.drafts[opaque] == head.number
     if answered or (head.opcode == LIMITS.draft_stream_message and head.key > 0) then
-      c.form = c.form or "draft"
+      c.drafted = c.drafted or not (c.leader or c.hello)
     end
   end
 end
 
 local function feed_hello(c, side, head, s, p, body)
   local opaque = sub(s, p + 12, p + 15)
+  if not head.response or head.number == 0 then
+    c.hello = true
+  end
   if not head.response then
     c.hellos[side .. opaque] = true
   elseif c.hellos[3 - side .. opaque] and head.number == 0 then
@@ -161,7 +172,45 @@ function learn_role(c, side, head, s, p)
   end
 end
 
-local function feed_upr(c, side, head, s, p)
+-- How much more speaks for a dialect than for the other one.
+local function lead(c, dialect)
+  return c.evidence[dialect] - c.evidence[dialect == "dcp" and "upr" or "dcp"]
+end
+
+-- A request that only one dialect has in this form. The dialect with more of these leads, and dcp in a tie. Each
+-- message of a producer counts, stream requests of one form once: they may be refused.
+local function weigh(c, opcode, dialect)
+  if opcode == STREAM_REQUEST then
+    local asked = "asked_" .. dialect
+    if c[asked] then
+      return
+    end
+    c[asked] = true
+  end
+  c.evidence[dialect] = c.evidence[dialect] + 1
+  c.leader = lead(c, "dcp") >= 0 and "dcp" or "upr"
+end
+
+-- The dialect that is spoken, if it is beyond doubt: then a message in a form of the other one is a broken one. A producer's
+-- messages decide, and stream requests only where those say nothing: see DialectTally.
+-- `surely`: not by stream requests alone.
+function Framing.settled(c, surely)
+  local sent, asked = c.forms_sent, c.forms_asked
+  local ahead = sent.dcp - sent.upr
+  if forced_dialect then
+    return forced_dialect
+  elseif c.believed_hello or ahead > 0 or (ahead == 0 and asked.dcp and not asked.upr and not surely) then
+    return "dcp"
+  elseif ahead <= -2 or (ahead < 0 and asked.upr and not asked.dcp) then
+    return "upr"
+  end
+end
+
+local function settled_for_good(c)
+  return c.believed_hello or math.abs(c.forms_sent.dcp - c.forms_sent.upr) >= 2
+end
+
+local function feed_upr(c, side, head, s, p, believed)
   local spec = DCP[head.opcode]
   local known = head.upr_size
   if known == nil then
@@ -180,7 +229,14 @@ local function feed_upr(c, side, head, s, p)
   local version = byte(s, p + HEADER + head.framing)
   for _, form in ipairs(FORM_OF[head.opcode * 256 + head.extras] or {}) do
     if not form.version or form.version == version then
-      c.form = c.form or form.dialect
+      if not c.final then
+        weigh(c, head.opcode, form.dialect)
+      end
+      if believed and head.opcode == STREAM_REQUEST then
+        c.forms_asked[form.dialect] = true
+      elseif believed then
+        c.forms_sent[form.dialect] = c.forms_sent[form.dialect] + 1
+      end
     end
   end
   learn_role(c, side, head, s, p)
@@ -192,20 +248,25 @@ function feed(c, side, head, s, p, body)
     return false
   end
   local opcode = head.opcode
+  local believed = c.searched[side] <= tracked
   if DRAFT_OPCODES[opcode] and not head.flexible then
     feed_draft(c, head, s, p)
   elseif opcode == HELLO then
     feed_hello(c, side, head, s, p, body)
+    c.believed_hello = c.believed_hello or (believed and c.hello)
   elseif not head.response and DCP[opcode] and DCP[opcode].dialect == "dcp" then
-    feed_upr(c, side, head, s, p)
+    feed_upr(c, side, head, s, p, believed)
   end
-  if c.form and not forced_dialect then
+  local leader = c.leader and c.hello and "dcp" or c.leader
+  local spoken = c.drafted and "draft" or leader or (c.weight >= 2 and "dcp" or "memcached")
+  c.final = c.final or (spoken ~= "memcached" and (c.drafted or c.hello or (c.leader and lead(c, c.leader) >= 2)))
+  if not forced_dialect and c.final and (c.drafted or settled_for_good(c)) then
     c.level = 2
-  elseif c.level == 0 and c.weight >= 2 and c.producer then
+  elseif c.level == 0 and (c.leader or c.weight >= 2) and c.producer then
     c.level = 1
   end
   local before = c.dialect
-  set_dialect(c, forced_dialect or c.form or (c.weight >= 2 and "dcp" or "memcached"))
+  set_dialect(c, forced_dialect or spoken)
   return before ~= c.dialect
 end
 

@@ -1,15 +1,14 @@
 ---------------------------------------------------------------- what is remembered of frames, for every later pass
 
 -- What the other parts use; everything else is private to this one.
-local RULE_BY_ID, tracked, keeping, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
-  prepare_state, lose, unsynced, pace_collector, expect_short_lives
+local RULE_BY_ID, keeping, kept_limit, verdicts, snapshots, previous_seqnos, outstandings, links, blame, forget,
+  prepare_state, lose, unsynced, at_least, unheard, pace_collector, expect_short_lives
 
 do
 -- Frames get ordinals as they come on the first pass; what is to be shown of one later is kept by its ordinal.
 -- Wireshark goes over a capture again and again, in any order: each frame has to look as it did when it came.
 
 kept_limit = 8000000 -- a preference; beyond so many frames later passes show what frames themselves say
-tracked = 0
 keeping = true -- whether the frames of the packet in hand are shown, now or later
 verdicts = {} -- ordinal to a list: rule, severity, sentence, the field that is wrong or false, rule, ...
 snapshots = {} -- ordinal to the marker in force, or to the stream where there is none
@@ -92,20 +91,37 @@ function expect_short_lives()
   end
 end
 
+-- Whether a connection's producer is of this release or a later one, by what it said and what it agreed to.
+function at_least(c, since)
+  return c.since >= since or (c.agreed_since or 0) >= since
+end
+
 ---------------------------------------------------------------- losses
+
+-- Whether a packet's sender had received more of the other side than was seen here: TCP may be waiting for lost bytes.
+function unheard(c, side)
+  local found = ack_field and ack_field()
+  local seen = c.lanes[3 - side].seen
+  local more = found and seen and (found() - seen) % TCP_SPAN or 0
+  return more > 0 and more < TCP_SPAN / 2
+end
 
 function prepare_state(c)
   c.waiting, c.waiting_count, c.answered, c.answered_count = {}, 0, {}, 0
   c.streams, c.agreed, c.orphans = { {}, {} }, {}, {}
   c.stream_list, c.last = {}, {}
   c.sent, c.returned, c.outstanding, c.noops, c.noops_before = 0, 0, 0, 0, 0
-  c.largest, c.sluggish_until, c.sluggish_bytes = 0, -1, 0
+  c.largest, c.sluggish_until, c.sluggish_bytes, c.ahead = 0, -1, 0, 0
 end
 
--- Bytes of a side are missing before the next frame: nothing that was expected of it holds any more.
-function lose(c, side)
+-- Bytes of a side are missing before the next frame: nothing that was expected of it holds any more. `torn`: nor is it
+-- known where that frame starts. It is searched for, and may be none.
+function lose(c, side, torn)
   c.doubt[side] = tracked + 1
-  c.damaged = true
+  c.damaged, c.ahead = true, 0
+  if torn then
+    c.searched[side], c.torn[side], c.unconfirmed[side] = tracked + 1, true, LIMITS.confirm
+  end
 end
 
 -- Bytes were skipped. Where none are missing, they are a fault of the frame before them (few) or of the next (many).
@@ -119,7 +135,7 @@ function unsynced(c, side, size)
       c.blame_next[side] = size
     end
   end
-  lose(c, side)
+  lose(c, side, true)
 end
 
 end

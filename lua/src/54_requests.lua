@@ -1,7 +1,7 @@
 ---------------------------------------------------------------- questions and answers
 
 -- What the other parts use; everything else is private to this one. Streams come after this part.
-local link, at_least, take_question, settle_orphans, take_answer
+local link, take_question, settle_orphans, take_answer
 local begin_stream, close_stream
 
 do
@@ -56,7 +56,7 @@ local function agree(c, asked, s, p, body, head)
     if key == "connection_buffer_size" then
       local size = find(value, "^%d+$") and min(tonumber(sub(value, 1, 18)), 2 ^ 60) or 0
       if (c.window or -1) <= 0 or size <= 0 then
-        c.outstanding, c.sluggish_until, c.sluggish_bytes = 0, -1, 0
+        c.outstanding, c.sluggish_until, c.sluggish_bytes, c.ahead = 0, -1, 0, 0
       end
       c.window, c.changed = size, true
     elseif CONTROLS[key] then
@@ -64,10 +64,6 @@ local function agree(c, asked, s, p, body, head)
       c.agreed_since = max(c.agreed_since or 0, value ~= "false" and CONTROLS[key].since or 0)
     end
   end
-end
-
-function at_least(c, since)
-  return c.since >= since or (c.agreed_since or 0) >= since
 end
 
 local function paired(c, side, asked, head, s, p, body, n, number, time)
@@ -80,6 +76,10 @@ local function paired(c, side, asked, head, s, p, body, n, number, time)
     return
   elseif asked.opcode == STREAM_REQUEST then
     begin_stream(c, side, asked, n)
+    if asked.doubtful or asked.cut then
+      c.streams[side][asked.vbucket + asked.stream_id * 65536].granted = nil
+      lose(c, side) -- which request it answers, or what that said, is not known
+    end
   elseif asked.opcode == CLOSE_STREAM then
     close_stream(c, asked)
   else
@@ -106,19 +106,27 @@ function take_question(c, side, head, s, p, body, n, number, time)
   elseif opcode == CONTROL then
     asked.key = sub(s, p + R.key_at, p + R.value_at - 1)
     asked.value = sub(s, p + R.value_at, p + HEADER + body - 1)
-    if asked.key == "connection_buffer_size" then
+    if p + R.value_at - 1 > #s then
+      c.torn[side] = true -- which one it is was cut off
+    elseif asked.key == "connection_buffer_size" then
       c.window_asked = (c.window_asked or 0) + 1
     end
   elseif opcode == STREAM_REQUEST then
     asked.start, asked.flags = field_value(s, p, "start_seqno"), field_value(s, p, "stream_flags") or 0
+    asked.cut = p + HEADER + body - 1 > #s
     local text = sub(s, p + R.value_at, p + HEADER + body - 1)
-    asked.stream_id = tonumber(text:match('"sid"%s*:%s*(%d+)') or 0)
+    asked.stream_id = tonumber(text:match('"sid"%s*:%s*(%d+)') or 0) % 65536 -- servers keep 16 bits
   end
   local key = question_key(side, opcode, opaque)
   for i, orphan in ipairs(c.orphans) do
     if orphan.key == key then -- only the capture has them the wrong way round
       table.remove(c.orphans, i)
       link(asked, orphan.n, orphan.number, orphan.time)
+      if orphan.granted and opcode == CLOSE_STREAM then
+        close_stream(c, asked, orphan.n)
+      elseif orphan.granted and opcode ~= STREAM_REQUEST then
+        agree(c, asked)
+      end
       return
     end
   end
@@ -153,6 +161,7 @@ function take_answer(c, side, head, s, p, body, n, number, time)
   local queue = c.waiting[key]
   if queue then
     local asked = table.remove(queue, 1)
+    asked.doubtful = #queue > 0 and c.damaged
     c.waiting_count = c.waiting_count - 1
     if #queue == 0 then
       c.waiting[key] = nil
@@ -161,24 +170,27 @@ function take_answer(c, side, head, s, p, body, n, number, time)
     return
   end
   if not head.upr then
+    if opcode == HELLO and head.status == 0 then
+      lose(c, side) -- what was agreed upon, and by whom, is not known
+    end
     return
   end
   local early = c.dialect == "upr"
   if not OWED[opcode] or opcode == SNAPSHOT_MARKER then
-    if head.status == 0 and SILENT[opcode] and not early then
+    if head.status == 0 and SILENT[opcode] and not early and c.since > 0 then
       blame(n, "OPQ-03", head.name .. " answered with success; such messages are not answered")
     end
     return
   end
   if c.answered[key] then
-    if c.opened and not c.damaged then
+    if c.opened and not c.damaged and not unheard(c, side) then
       blame(n, "OPQ-01", format("a second %s response with opaque 0x%08x", head.name, opaque))
     end
   else
     local found = ack_field and ack_field()
     local acked, seen = found and found(), c.lanes[3 - side].seen
     if acked and seen and (acked - seen) % TCP_SPAN > 0 and (acked - seen) % TCP_SPAN < TCP_SPAN / 2 and #c.orphans < REMEMBERED then
-      c.orphans[#c.orphans + 1] = { key = key, side = side, n = n, number = number, time = time, acked = acked }
+      c.orphans[#c.orphans + 1] = { key = key, side = side, n = n, number = number, time = time, acked = acked, granted = head.status == 0 }
     elseif c.opened and not c.damaged then
       blame(n, "OPQ-01", format("a %s response with opaque 0x%08x, which no request of the other side had", head.name, opaque))
     end

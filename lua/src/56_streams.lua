@@ -32,7 +32,7 @@ end
 function begin_stream(c, side, asked, n)
   local key = asked.vbucket + asked.stream_id * 65536
   local before = c.streams[side][key]
-  if before and before.live and before.granted and c.opened and max(c.doubt[1], c.doubt[2]) <= before.begun then
+  if before and before.live and before.granted and c.opened and not c.damaged then
     blame(n, "OPQ-07", format("a stream for vbucket %d was granted while it has a live one", asked.vbucket))
   end
   local stream = new_stream(c, side, key)
@@ -40,10 +40,11 @@ function begin_stream(c, side, asked, n)
   stream.opaque, stream.start, stream.flags = asked.opaque, asked.start, asked.flags or 0
 end
 
-function close_stream(c, asked)
+-- `answered`: the answer's ordinal, where the capture has it before the request. What began after it is another stream.
+function close_stream(c, asked, answered)
   for side = 1, 2 do
     local stream = c.streams[side][asked.vbucket + asked.stream_id * 65536]
-    if stream then
+    if stream and (not answered or stream.begun < answered) then
       stream.live = false
     end
   end
@@ -52,6 +53,29 @@ end
 local function is_active(c, stream)
   return has(stream.flags, TAKEOVER) or has(stream.flags, ACTIVE_ONLY)
     or (c.agreed.enable_sync_writes and c.agreed.consumer_name) or at_least(c, 702)
+end
+
+-- Whether its request was captured, and nothing was lost since.
+local function is_whole(stream, gap)
+  return stream.granted and gap <= stream.begun
+end
+
+-- Whether the beginning of an out-of-order snapshot may be among what was lost: only a marker tells that there is none.
+local function maybe_oso(c, stream, gap)
+  local agreed = c.agreed.enable_out_of_order_snapshots or not c.opened or c.damaged
+  return agreed and c.dialect == "dcp" and (gap > stream.snapshot_n or (stream.snapshot_n == 0 and not stream.granted))
+end
+
+-- Whether a consumer refuses an item: what it refuses did not happen for the messages after it.
+local function is_refused(stream, seqno, gap)
+  local marker, last = stream.marker, stream.last
+  if seqno >= SEQNO_LIMIT then
+    return true
+  elseif stream.oso then
+    return false
+  end
+  local outside = marker and marker.stop and (seqno < marker.start or seqno > marker.stop) and gap <= stream.marker_n
+  return outside or (last and seqno <= last and stream.bracket_n <= stream.last_n and gap <= stream.last_n)
 end
 
 local function forget_keys(stream)
@@ -89,7 +113,9 @@ local function take_key(c, stream, head, s, p, n, gap, early)
     return
   end
   local may_be_merged = has(kind, MEMORY) and not stream.oso and not is_active(c, stream)
-  if not (may_be_merged and stream.merged) then
+  if early and (c.damaged or not is_whole(stream, gap)) then
+    return
+  elseif not may_be_merged or (is_whole(stream, gap) and not stream.merged) then
     blame(n, "SNP-05", "the key came in the same snapshot before", may_be_merged and "warning" or nil)
   end
 end
@@ -98,17 +124,17 @@ local function take_item(c, side, stream, head, s, p, n, seqno, gap)
   local draft, early = head.drafted, c.dialect == "upr"
   local last, marker, oso = stream.last, stream.marker, stream.oso
   if draft then
-    if stream.marker_n == 0 and stream.started_n > 0 and gap <= stream.started_n then
+    if stream.marker_n == 0 and stream.started_n > 0 and gap <= stream.started_n and c.draft_count > 0 then
       blame(n, "SNP-01", format("seqno %.0f comes before any snapshot starts", seqno))
     end
-  elseif not early and stream.snapshot_n == 0 and stream.granted and gap <= stream.begun then
+  elseif not early and stream.snapshot_n == 0 and c.since > 0 and is_whole(stream, gap) then
     blame(n, "SNP-01", format("seqno %.0f comes before any snapshot marker", seqno))
   end
   if marker and marker.stop and not oso and (seqno < marker.start or seqno > marker.stop) and gap <= stream.marker_n then
     blame(n, "SNP-02", format("seqno %.0f is outside of the snapshot %.0f to %.0f", seqno, marker.start, marker.stop))
   end
   if last then
-    if seqno <= last and not oso and stream.bracket_n <= stream.last_n and gap <= stream.last_n then
+    if seqno <= last and not oso and stream.bracket_n <= stream.last_n and gap <= stream.last_n and not maybe_oso(c, stream, gap) then
       blame(n, "SEQ-01", format("seqno %.0f comes after %.0f in the same stream", seqno, last))
     end
   elseif stream.granted and stream.start and seqno <= stream.start and not has(stream.flags, FROM_LATEST) and gap <= stream.begun then
@@ -122,7 +148,10 @@ local function take_item(c, side, stream, head, s, p, n, seqno, gap)
     stream.opening_n = n
   end
   previous_seqnos[n] = last
-  stream.last, stream.last_n, stream.changes = seqno, n, stream.changes + 1
+  stream.changes = stream.changes + 1
+  if not is_refused(stream, seqno, gap) then
+    stream.last, stream.last_n = seqno, n
+  end
 end
 
 local function check_marker(c, stream, start, stop, kind, n, gap)
@@ -153,7 +182,7 @@ local function check_marker(c, stream, start, stop, kind, n, gap)
   local continues = has(kind, HISTORY) and not has(before.kind, HISTORY) and stop == before.stop
   if start <= before.stop and not continues and gap <= stream.marker_n then
     local active = is_active(c, stream)
-    if active or not stream.merged then
+    if active or (is_whole(stream, gap) and not stream.merged) then
       blame(n, "SNP-04", format("the snapshot starts at %.0f, and the one before it ended at %.0f", start, before.stop), not active and "warning" or nil)
     end
   end
@@ -164,6 +193,9 @@ local function take_marker(c, side, stream, head, s, p, n, number, gap)
   local kind = field_value(s, p, "snapshot_type") or 0
   if start and stop then
     check_marker(c, stream, start, stop, kind, n, gap)
+    if start > stop then
+      return -- a consumer refuses it
+    end
   end
   stream.typed = stream.typed or kind >= 2
   stream.marker = { stream = stream, start = start or 0, stop = stop, kind = kind, number = number }
@@ -179,6 +211,10 @@ end
 -- A message of a vbucket's stream.
 function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno)
   local key = head.number
+  if head.framing > 0 and R.defect_count > 0 and not R.infos[1] then
+    lose(c, side) -- of which stream it is was cut off
+    return
+  end
   if head.framing > 0 or (head.flexible and R.framing and R.framing > 0) then
     key = key + (field_value(s, p, "stream_id") or 0) * 65536
   end
@@ -188,6 +224,9 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
     stream = new_stream(c, side, key)
   end
   local gap, kind = max(c.doubt[side], stream.hole or 0), head.kind
+  if head.drafted and c.damaged then
+    gap = n -- where frames of the draft start after a hole is never sure
+  end
   local refused = false -- an end with another stream's opaque ends nothing
   if not head.drafted then
     local opaque = number_at(s, p + 12, 4)
@@ -201,7 +240,9 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
         blame(n, "OPQ-04", format("opaque 0x%08x for vbucket %d, which has no stream", opaque, stream.vbucket))
       end
     end
-    if stream.ending_n > 0 and gap <= stream.ending_n and not flawed then
+    -- Where the stream's own opaque is not known, this may be another stream.
+    local ended = stream.ending_n > 0 and gap <= stream.ending_n and (stream.granted or opaque == stream.ending_opaque)
+    if ended and not flawed then
       blame(n, "OPQ-06", format("a message for vbucket %d behind its stream end", stream.vbucket))
     end
   end
@@ -222,11 +263,13 @@ function take_stream_message(c, side, head, s, p, body, n, number, flawed, seqno
   elseif kind == END then
     local reason = head.drafted and head.datatype or field_value(s, p, "end_reason")
     local open = stream.changes - stream.opened
-    if c.dialect == "upr" and reason == 0 and open > 0 and stream.opening_n and stream.granted and gap <= stream.begun then
+    if c.dialect == "upr" and reason == 0 and open > 0 and stream.opening_n and is_whole(stream, gap) and not c.damaged then
       blame(stream.opening_n, "SNP-01", format("no marker closes the last %d items before the stream ends", open))
     end
     stream.live, stream.reason = false, reason
-    stream.ending_n = refused and stream.ending_n or n
+    if not refused then
+      stream.ending_n, stream.ending_opaque = n, number_at(s, p + 12, 4)
+    end
   elseif head.name == "stream_start" then
     stream.started_n = n
   end

@@ -4,14 +4,6 @@
 local take_counted, take_ack
 
 do
--- Whether a packet's sender had received more of the other side than was seen here: TCP may be waiting for lost bytes.
-local function unheard(c, side)
-  local found = ack_field and ack_field()
-  local seen = c.lanes[3 - side].seen
-  local more = found and seen and (found() - seen) % TCP_SPAN or 0
-  return more > 0 and more < TCP_SPAN / 2
-end
-
 function take_counted(c, side, head, body, n, pinfo)
   c.flow_side = c.flow_side or side
   if c.flow_side ~= side then
@@ -31,14 +23,15 @@ function take_counted(c, side, head, body, n, pinfo)
     full = full + c.sluggish_bytes
     c.sluggish_bytes = c.sluggish_bytes + size
   end
-  if c.outstanding >= full and c.opened and not c.damaged and not unheard(c, side) then
+  if c.outstanding >= full and c.opened and not c.damaged and not c.uncounted and not unheard(c, side) then
     blame(n, "FLC-02", format("%.0f bytes are outstanding in a window of %.0f, and more is sent", c.outstanding, c.window))
   end
   outstandings[n] = c.outstanding
   if early and c.freed then
     c.freed = false -- held back until the ack, and sent uncounted
   else
-    c.outstanding = c.outstanding + size
+    local back = min(c.ahead, size) -- was given back already
+    c.ahead, c.outstanding = c.ahead - back, c.outstanding + size - back
   end
 end
 
@@ -52,7 +45,8 @@ function take_ack(c, side, s, p, n, time)
     blame(n, "FLC-07", "0 bytes are given back")
   end
   local known = c.opened and not c.damaged
-  if bytes and not c.window_asked and known then
+  -- A request may be missing only where frames of this side are.
+  if bytes and not c.window_asked and c.opened and not c.torn[side] then
     blame(n, "FLC-06", format("%.0f bytes are given back, and no connection_buffer_size was set", bytes))
   end
   bytes = bytes or 0
@@ -61,15 +55,21 @@ function take_ack(c, side, s, p, n, time)
     local excess = bytes - due
     if excess > 0 then
       local counted_noops = excess == 24 * (c.noops - c.noops_before) or excess == 24 * c.noops
-      if known and not counted_noops and not unheard(c, side) then
+      if known and not c.uncounted and not counted_noops and not unheard(c, side) then
         blame(n, "FLC-01", format("%.0f bytes are given back, and only %.0f had arrived and were not given back yet", bytes, due))
       end
     end
-    c.returned = c.returned + min(bytes, due)
-    if bytes > c.outstanding then
-      c.sluggish_until, c.sluggish_bytes = time + 1, 0
+    if unheard(c, side) and not c.damaged then -- what is given back had arrived, and is still to come here
+      c.returned = c.returned + bytes
+      c.ahead = c.ahead + max(bytes - c.outstanding, 0)
+      c.outstanding = max(c.outstanding - bytes, 0)
+    else
+      c.returned = c.returned + min(bytes, due)
+      if bytes > c.outstanding then
+        c.sluggish_until, c.sluggish_bytes = time + 1, 0
+      end
+      c.outstanding = max(c.outstanding - bytes, 0)
     end
-    c.outstanding = max(c.outstanding - bytes, 0)
     c.freed = true
   end
   c.noops_before = c.noops

@@ -38,7 +38,7 @@ function take_draft(c, side, head, s, p, body, n, number, time)
       begin_stream(c, side, asked, n)
     end
   else
-    if c.opened and not c.damaged then
+    if c.opened and not c.damaged and not unheard(c, side) then
       blame(n, "OPQ-01", c.answered[key] and "a second answer to one request" or "an answer to no request")
     end
     if name == "stream_ok" then

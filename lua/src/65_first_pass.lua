@@ -18,7 +18,7 @@ local function misread()
 end
 
 -- The rules about frame n itself, and what it says about the release of its sender.
-local function take_frame(c, side, head, s, p, n, defect_count, examined)
+local function take_frame(c, side, head, s, p, n, defect_count, examined, whole)
   local since = head.since or since_of(head, s, p)
   if since > c.since and c.dialect == "dcp" then
     c.since, c.changed = since, true
@@ -26,21 +26,41 @@ local function take_frame(c, side, head, s, p, n, defect_count, examined)
   if not c.opened and not head.response and (head.drafted or head.opcode == OPEN) then
     c.opened = n
   end
-  if defect_count > 0 then
-    blame_defects(c, head, n)
+  -- Frames that were found after a hole may be none until some in a row are legal.
+  local searched = c.searched[side] == n or c.unconfirmed[side] > 0
+  if c.unconfirmed[side] > 0 and c.dialect ~= "draft" and legal(s, p) then
+    c.unconfirmed[side] = c.unconfirmed[side] - (whole and 1 or 0)
+  elseif c.unconfirmed[side] > 0 then
+    c.unconfirmed[side] = LIMITS.confirm
+    lose(c, side)
+  end
+  if head.fault and not head.response then
+    c.uncounted = true -- whether it counts is not known
+  end
+  if defect_count > 0 and not searched then
+    Framing.blame_defects(c, side, head, n)
   end
   if c.blame_next and c.blame_next[side] then
     blame(n, "FRM-02", format("%d bytes before this frame are none: no known magic where a frame should start", c.blame_next[side]))
     c.blame_next[side] = nil
   end
+  if searched then
+    return
+  end
   if head.number >= LIMITS.vbuckets and not head.status and not head.response then
     blame(n, "FRM-15", format("vbucket %d; clusters have %d", head.number, LIMITS.vbuckets))
   end
   if examined then
-    blame_oddities(c, head, n, s, p)
+    Framing.blame_oddities(c, side, head, n, s, p)
   end
-  if head.opcode == MUTATION and c.since >= 405 and not head.response and byte(s, p + 16) == 0 and c.dialect == "dcp"
-    and sub(s, p + 16, p + 23) == ZERO_CAS then
+  if c.dialect == "upr" then
+    Framing.take_early(c, head, n)
+  end
+  if c.forms then
+    Framing.settle(c)
+  end
+  if head.opcode == MUTATION and at_least(c, 405) and not head.response and byte(s, p + 16) == 0 and c.dialect == "dcp"
+    and sub(s, p + 16, p + 23) == ZERO_CAS and not Framing.key_only(c, number_at(s, p + 8, 4) - head.extras - head.key) then
     blame(n, "FRM-07", "a mutation with CAS 0, from a server of 4.5 or later")
   end
 end
@@ -66,7 +86,7 @@ function track(c, side, head, s, p, body, have, n, number, pinfo, late)
     if inspect and head.datatype > 0 and kind and have == HEADER + body then
       defect_count = defect_count + check_document(head, s, p, body, examined)
     end
-    take_frame(c, side, head, s, p, n, defect_count, examined)
+    take_frame(c, side, head, s, p, n, defect_count, examined, have == HEADER + body)
   end
   c.last[side] = n
   if kind and kind <= OTHER then

@@ -66,7 +66,7 @@ end
 -- and has changed nothing. Says what track says, for what it takes. n is the ordinal of the last frame.
 function follow(c, side, tvb, o, length, n)
   local streams, window, outstanding = c.streams, c.window, c.outstanding
-  if not streams or not c.quick or c.blame_next or c.flow_side ~= side or c.sluggish_until >= 0 then
+  if not streams or not c.quick or c.blame_next or c.unconfirmed[side] > 0 or c.ahead > 0 or c.flow_side ~= side or c.sluggish_until >= 0 then
     return o, 0, nil, false
   end
   streams, window = streams[side], window and window > 0 and window

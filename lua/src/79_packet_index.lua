@@ -9,6 +9,7 @@ local function before(a, b)
   return (a - b) % TCP_SPAN >= TCP_SPAN / 2
 end
 
+local LONGEST_START = 1048576 -- larger numbers are not relative to the connection's first byte
 local HOLES_KEPT = 64 -- per side; a hostile capture must not fill the memory
 
 -- Bytes up to a place were skipped by TCP. They may still come.
@@ -57,7 +58,8 @@ end
 -- tvb came late, so that nothing about its order can be said. Fields of TCP are read once per packet: they are slow.
 -- Of each side of a connection its lane is known: `next`, the place in the TCP stream where the next message starts;
 -- `seen`, the place after the last byte that was seen; `unsure`, bytes were asked for that may be no header; `packet`,
--- the last one; `late`, what is known of it where it came late; `holes`, what was skipped.
+-- the last one; `late`, what is known of it where it came late; `holes`, what was skipped; `cut`, a snap length cut the
+-- last one.
 function locate(c, lane, reported, tvb, number, offset)
   local next, seen = lane.next, lane.seen
   local rest = lane.packet == number
@@ -81,7 +83,8 @@ function locate(c, lane, reported, tvb, number, offset)
     return next and 0, false
   end
   local found = seq_field and seq_field()
-  lane.packet, lane.unsure, lane.late = number, nil, nil
+  local cut = lane.cut
+  lane.packet, lane.unsure, lane.late, lane.cut = number, nil, nil, nil
   if not found then
     return (next or starts(RAW(tvb))) and 0 or nil, false
   end
@@ -92,7 +95,10 @@ function locate(c, lane, reported, tvb, number, offset)
   end
   lane.seen = after_seq
   if not seen then
-    return starts(RAW(tvb)) and 0 or nil, false -- after a SYN the first bytes are a header
+    -- After a SYN the first bytes are a header. Without one, or with bytes missing after it, they are to be confirmed.
+    local found_state = Framing.completeness and Framing.completeness()
+    c.lost = c.lost or (found_state and (found_state() % 4 == 0 or (seq > 1 and seq < LONGEST_START)))
+    return starts(RAW(tvb)) and 0 or nil, false
   end
   local ahead = next and (next - seq) % TCP_SPAN
   if ahead and ahead < TCP_SPAN / 2 then
@@ -100,7 +106,7 @@ function locate(c, lane, reported, tvb, number, offset)
   elseif before(seen, seq) then
     note_hole(lane, seen, seq, next)
   end
-  c.lost = c.lost or seq ~= seen
+  c.lost = c.lost or seq ~= seen or cut -- the next message started in what a snap length cut off
   return nil, false
 end
 

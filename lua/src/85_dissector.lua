@@ -111,7 +111,7 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
       places[number * PLACES + offset] = { o, late }
     end
     if not late and c.lost then
-      lose(c, side)
+      lose(c, side, true)
       c.lost = nil
     end
     plainly = packet_plain and o and not late and tracked + length < kept_limit
@@ -224,6 +224,9 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
           quick = taken > 0
         end
         tracked = n
+        if have < total and o + total < reported then
+          c.searched[side] = n -- a snap length leaves open whether the next one starts where this one should end
+        end
         if checks and not quick then
           track(c, side, head, s, o + 1, body, have, n, number, pinfo, late)
         end
@@ -235,7 +238,8 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
       if wanted or head.refused or packet_notes or (n and verdicts[n]) then
         present(tvb, pinfo, tree, s, o, head, v, side, body, have, quick, n)
       end
-      if beside or not head.upr then
+      -- Wireshark 4.0 leaves Lua's stack for good where a dissector runs out of bytes.
+      if (beside or not head.upr) and have == total then
         Shown.beside(RANGE(tvb, o, have), pinfo, tree, wanted)
       end
       if Info.count(head.info, 1) then
@@ -251,12 +255,16 @@ local function dissect(tvb, pinfo, tree, number, offset, located, o, late, count
     local stop = synced and (whole or not first) and (first or o)
     local after_seq = lane.seen
     lane.next = stop and after_seq and (after_seq - reported + stop) % TCP_SPAN or (stop and 0) or nil
+    lane.cut = not whole
   end
   if first and first < length then
     if whole and CAN_DESEGMENT(pinfo) > 0 then
       ask_for(pinfo, first, asked or DESEGMENT_ONE_MORE_SEGMENT)
     else
       skip(tvb, tree, first, length - first)
+      if not whole and not visited and not late then
+        lose(c, side, true)
+      end
     end
   end
   Info.write(pinfo, visited and v.label or c.label)

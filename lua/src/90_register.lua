@@ -49,7 +49,7 @@ end
 
 stream_field, seq_field = Field.new("tcp.stream"), Field.new("tcp.seq")
 ack_field, behind_field = Field.new("tcp.ack"), Field.new("tcp.nxtseq")
-Notes.field = Field.new("frame.comment")
+Notes.field, Framing.completeness = Field.new("frame.comment"), Field.new("tcp.completeness")
 self_dissector = Dissector.get("upr")
 local has_json, json_found = pcall(Dissector.get, "json")
 json_proto = has_json and json_found or nil
