@@ -274,7 +274,8 @@ class SetupReader:
         elif opcode == kinds.CONTROL:
             self._doubt_controls(state, index)
         elif opcode == kinds.HELLO:
-            self._agree(state, index, PendingRequest(opcode, self._frames.ref(index), -1), row["features"] or ())
+            # Rows are read without what it grants: the reader pairs it with its request, too.
+            self._doubt_agreements(state, index, sum(FEATURE_BITS.values()))
 
     def _report_pair(self, state: ConnectionState, request: PendingRequest, ref: Ref, status: int) -> None:
         """Report an answer and its request."""
