@@ -93,10 +93,8 @@ def _sender_table() -> NDArray[np.int8]:
         table[numberings[message.dialect], pushed, message.opcode] = produces
         if message.dialect is not Dialect.DRAFT:
             table[numberings[message.dialect], 1, message.opcode] = not produces
-    table[PLAIN, :, ADD_STREAM] = (
-        1,
-        0,
-    )  # it goes to the consumer, from the proxy that the consumer's stream comes from
+    # It goes to the consumer, from the proxy that the consumer's stream comes from.
+    table[PLAIN, :, ADD_STREAM] = 1, 0
     return table
 
 

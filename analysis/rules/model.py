@@ -154,4 +154,3 @@ NOT_REQUESTED = (
 DIALECT_UNKNOWN = Unknown("dialect", col.since.equals(0) & ~col.is_upr & ~col.draft)
 #: A frame that was searched for may be none.
 SEARCHED = Unknown("gap", col.searched)
-UNOPENED = Unknown("start", ~col.opened.true())
