@@ -12,16 +12,17 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from analysis.spark.partitioning import conversation_key, partition_of
 from dissector.frames.batch_builder import batch_of
+from dissector.frames.look_ahead import NumberedFrames
 from dissector.frames.reader import FrameReader
 from dissector.tcp.frame_table import FrameTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from dissector.capture import Input
@@ -40,17 +41,12 @@ class PartitionReader(FrameReader):
         self._partitions = partitions
 
     def _batches(self, table: FrameTable) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
-        first = self.report.frames + 1
-        self.report.frames += len(table)
         mine = np.array([self._is_mine(connection.key) for connection in table.connections], np.bool_)
         chosen = np.flatnonzero(mine[table.connection])
-        if len(chosen):
-            part = _select_frames(table, chosen)
-            batch = batch_of(part, 1, self._captures, self.options)
-            if "frame" in batch.schema.names:
-                place = batch.schema.get_field_index("frame")
-                batch = batch.set_column(place, batch.schema.field(place), pa.array(chosen + first))
-            yield batch, part
+        whole = self._numbered(table)
+        part = NumberedFrames(_select_frames(table, chosen), whole.numbers[chosen], whole.places[chosen])
+        for frames in self._look_ahead.take([part]):
+            yield batch_of(frames, self._captures, self.options), frames.table
 
     def _is_mine(self, key: bytes) -> bool:
         return partition_of(conversation_key(key)[0], self._partitions) == self._partition

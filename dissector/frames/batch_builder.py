@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from dissector.arrow import encoded, nulls, numeric, texts
-from dissector.codec.dialect_evidence import HELLO, IS_EVIDENCE, SAYS_MORE
 from dissector.codec.values import document_defects
 from dissector.frames.decode_plans import DIALECTS, HEADER_SIZE, ROW_BYTES, plans
 from dissector.frames.key_value_spans import KeyValueSpans
@@ -21,13 +20,14 @@ from dissector.frames.schema import COLUMNS, SCHEMA
 from dissector.spec import enums
 from dissector.spec.model import Body, MessageType
 from dissector.tcp.connections import packet_of
-from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable
+from dissector.tcp.frame_table import NOTHING_ACKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dissector.array_types import Longs, Mask
     from dissector.frames.decode_plans import Plan
+    from dissector.frames.look_ahead import NumberedFrames
     from dissector.frames.row import Row
     from dissector.options import ReadOptions
     from dissector.tcp.connections import Connection
@@ -41,7 +41,7 @@ _HEADER = np.dtype(
         "itemsize": ROW_BYTES,
     }
 )
-_LISTS = ("text", "failover_log", "features")
+_LISTS = ("text", "failover_log", "cache_records", "features")
 _RESPONSE = np.zeros(256, bool)
 _RESPONSE[[magic.value for magic in enums.MAGICS if magic.direction is MessageType.RESPONSE]] = True
 _PLAIN = np.zeros(256, bool)
@@ -52,18 +52,20 @@ _FLEXIBLE[[magic.value for magic in enums.MAGICS if magic.flexible]] = True
 _WRITABLE = np.dtype(np.int64).char + np.dtype(np.bool_).char
 
 
-def batch_of(table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> pa.RecordBatch:
-    """Lay out the frames of a table as rows."""
-    return _BatchBuilder(table, first_number, captures, options).build()
+def batch_of(frames: NumberedFrames, captures: Sequence[str], options: ReadOptions) -> pa.RecordBatch:
+    """Lay out frames as rows."""
+    return _BatchBuilder(frames, captures, options).build()
 
 
 class _BatchBuilder:
     """The columns of one batch, while they are filled."""
 
-    def __init__(self, table: FrameTable, first_number: int, captures: Sequence[str], options: ReadOptions) -> None:
-        self.table = table
+    def __init__(self, frames: NumberedFrames, captures: Sequence[str], options: ReadOptions) -> None:
+        self.table = table = frames.table
         self.size = len(table)
-        self.first_number = first_number
+        self.frame_numbers = frames.numbers
+        self.dialect = frames.dialect
+        self.collections = frames.collections
         self.captures = captures
         self.options = options
         self.numbers: dict[str, Longs] = {}  #: by column; what is in none of them is null throughout
@@ -94,7 +96,6 @@ class _BatchBuilder:
         key_start = table.position + HEADER_SIZE + self.framing + self.extras
         self.spans = KeyValueSpans(table, self.source, key_start, key_length, value_length)
         self._place()
-        self._dialects()
         self._plain_header()
         left = self._read_by_plans()
         for index in np.flatnonzero(left).tolist():
@@ -103,7 +104,7 @@ class _BatchBuilder:
 
     def _place(self) -> None:
         table, numbers = self.table, self.numbers
-        numbers["frame"] = np.arange(self.first_number, self.first_number + self.size)
+        numbers["frame"] = self.frame_numbers
         self.capture_first, numbers["packet_first"] = packet_of(table.packet_first)
         self.capture_last, numbers["packet_last"] = packet_of(table.packet_last)
         numbers["time_ns"] = table.time_ns
@@ -116,34 +117,6 @@ class _BatchBuilder:
         numbers["gap"] = table.gap
         numbers["skipped"] = table.skipped
         numbers["missing"] = table.length - table.available
-
-    def _dialects(self) -> None:
-        """Find out each frame's dialect and whether its keys carry collection ids, as of that frame."""
-        table, opcode = self.table, self.header["opcode"]
-        entries = table.connections
-        hello = set(table.connection[opcode == HELLO].tolist())
-        watched = {entries[entry].index for entry in hello}
-        watched |= {connection.index for connection in entries if not connection.detector.decided}
-        code = DIALECTS.index  # by identity: an enumeration's members are slow to hash
-        dialects = np.array([code(connection.detector.dialect) for connection in entries], np.int64)
-        collections = np.array([connection.detector.collections for connection in entries], bool)
-        self.dialect = dialects[table.connection]
-        self.collections = collections[table.connection]
-        if not watched:
-            return
-        owner = np.array([connection.index for connection in entries], np.int64)[table.connection]
-        likely = np.array([connection.detector.likely for connection in entries], bool)[table.connection]
-        telling = IS_EVIDENCE[opcode] & (~likely | SAYS_MORE[opcode, self.extras])
-        for index in np.flatnonzero(telling & np.isin(owner, [*watched])).tolist():
-            detector = entries[table.connection[index]].detector
-            if detector.decided and opcode[index] != HELLO:
-                continue
-            before = detector.dialect, detector.collections
-            detector.feed(int(table.side[index]), table.data(index))
-            if (detector.dialect, detector.collections) != before:
-                later = index + np.flatnonzero(owner[index:] == owner[index])
-                self.dialect[later] = code(detector.dialect)
-                self.collections[later] = detector.collections
 
     def _plain_header(self) -> None:
         header, numbers = self.header, self.numbers
@@ -300,6 +273,7 @@ class _BatchBuilder:
             "dst": lambda: texts([flow.destination for flow in flows], entry),
             "sport": lambda: numeric(pa.int32(), source_ports[entry]),
             "dport": lambda: numeric(pa.int32(), destination_ports[entry]),
+            "from_start": lambda: numeric(pa.bool_(), table.from_start),
             "dialect": lambda: texts([dialect.value for dialect in DIALECTS], self.dialect),
             "name": lambda: texts(self.names, self.name),
             "key": lambda: self.spans.keys(self.without_key),

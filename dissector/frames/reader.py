@@ -8,8 +8,11 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dissector.frames.base_reader import BaseReader, ignore_end
 from dissector.frames.batch_builder import batch_of
+from dissector.frames.look_ahead import LookAhead, NumberedFrames, places_after
 from dissector.link.columnar import ColumnarDecoder
 from dissector.tcp.fast_path import SequentialPath, run_block
 
@@ -39,6 +42,8 @@ class FrameReader(BaseReader["tuple[pa.RecordBatch, FrameTable]"]):
         """Prepare to read; ``ended`` is called with every connection when nothing more will come of it."""
         super().__init__(inputs, options, ended=ended)
         self._sequential = SequentialPath()
+        self._look_ahead = LookAhead(self._is_open)
+        self._place = 0  #: where the last frame ended, see places_after
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         # No loop: its variables would keep a batch and its bytes in memory while the next ones are made.
@@ -61,7 +66,16 @@ class FrameReader(BaseReader["tuple[pa.RecordBatch, FrameTable]"]):
         return self._batches(self._sequential.table())
 
     def _batches(self, table: FrameTable) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
-        if len(table):
-            first = self.report.frames + 1
-            self.report.frames += len(table)
-            yield batch_of(table, first, self._captures, self.options), table
+        for frames in self._look_ahead.take([self._numbered(table)]):
+            yield batch_of(frames, self._captures, self.options), frames.table
+
+    def _numbered(self, table: FrameTable) -> NumberedFrames:
+        """Number the frames of a table."""
+        numbers = np.arange(self.report.frames + 1, self.report.frames + 1 + len(table))
+        places = places_after(table, self._place)
+        self.report.frames += len(table)
+        self._place = int(places[-1]) if len(places) else self._place
+        return NumberedFrames(table, numbers, places)
+
+    def _is_open(self, connection: Connection) -> bool:
+        return self._connections.recent.get(connection.index) is connection

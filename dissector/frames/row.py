@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import xxhash
 
 from dissector.codec.decoder import decode
 from dissector.frames.key_hash import hash_key
-from dissector.frames.schema import COLUMNS, FIELD_COLUMNS, TEXT_LIMIT, signed, signed_pattern
+from dissector.frames.schema import (
+    COLUMNS,
+    FIELD_COLUMNS,
+    RECORD_LIMIT,
+    TEXT_LIMIT,
+    cache_record,
+    signed,
+    signed_pattern,
+)
 from dissector.spec.model import Body, MessageType
 from dissector.tcp.connections import packet_of
 
@@ -26,15 +35,26 @@ _FIELD_NAMES = frozenset(column.name for column in FIELD_COLUMNS) | {"collection
 _EMPTY: Row = {column.name: None for column in COLUMNS}
 
 
-def row_of(
-    connection: Connection, side: int, frame: RawFrame, number: int, captures: Sequence[str], options: ReadOptions
-) -> Row:
+@dataclass(slots=True, eq=False)
+class PlainFrame:
+    """A frame as its connection stood when it was complete: all that a row is made of."""
+
+    number: int
+    connection: Connection
+    side: int
+    frame: RawFrame
+    from_start: bool
+    dialect: Dialect
+    collections: bool
+    place: int  #: what has come of the run until its end, see :mod:`dissector.frames.look_ahead`
+
+
+def row_of(plain: PlainFrame, captures: Sequence[str], options: ReadOptions) -> Row:
     """Decode a frame and lay it out as a row."""
-    detector = connection.detector
-    detector.feed(side, frame.data)
-    decoded = decode_for_row(detector.dialect, frame.data, options, collections=detector.collections)
+    frame = plain.frame
+    decoded = decode_for_row(plain.dialect, frame.data, options, collections=plain.collections)
     content = content_of(decoded, frame.data, frame.missing, options)
-    return {**_EMPTY, **_place(connection, side, frame, number, captures), **content}
+    return {**_EMPTY, **_place(plain, captures), **content}
 
 
 def decode_for_row(dialect: Dialect, data: bytes, options: ReadOptions, *, collections: bool) -> Decoded:
@@ -47,12 +67,13 @@ def content_of(decoded: Decoded, data: bytes, missing: int, options: ReadOptions
     return {**_header(decoded), **_fields(decoded), **_content(decoded, data, missing, options)}
 
 
-def _place(connection: Connection, side: int, frame: RawFrame, number: int, captures: Sequence[str]) -> Row:
+def _place(plain: PlainFrame, captures: Sequence[str]) -> Row:
+    connection, side, frame = plain.connection, plain.side, plain.frame
     flow = connection.flow(side)
     capture_first, packet_first = packet_of(frame.packet_first)
     capture_last, packet_last = packet_of(frame.packet_last)
     return {
-        "frame": number,
+        "frame": plain.number,
         "capture": captures[capture_last],
         "packet_first": packet_first,
         "packet_last": packet_last,
@@ -67,6 +88,7 @@ def _place(connection: Connection, side: int, frame: RawFrame, number: int, capt
         "start_offset": frame.start,
         "end_offset": frame.end,
         "acked_offset": frame.acked,
+        "from_start": plain.from_start,
         "gap": frame.gap,
         "skipped": frame.skipped,
         "missing": frame.missing,
@@ -137,6 +159,12 @@ def _content(decoded: Decoded, data: bytes, missing: int, options: ReadOptions) 
             }
             for entry in value.records
         ]
+    if value.kind is Body.CACHE_TRANSFER and not missing and _wanted("cache_records", options):
+        row["cache_records"] = [cache_record(record) for record in value.records[:RECORD_LIMIT]]
     if value.kind is Body.FEATURES and not missing:
         row["features"] = [entry["feature"] for entry in value.records]
     return row
+
+
+def _wanted(column: str, options: ReadOptions) -> bool:
+    return options.columns is None or column in options.columns

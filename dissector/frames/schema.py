@@ -9,15 +9,20 @@ The columns of single messages derive from the spec: a new field there is a new 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dissector.errors import UsageError
-from dissector.spec import registry
+from dissector.spec import fields, registry
 from dissector.spec.model import Dialect, Field, Role, UInt
+
+if TYPE_CHECKING:
+    from dissector.codec.message import Record
 
 NO_END = (1 << 63) - 1
 TEXT_LIMIT = 4096  #: bytes of a value that are kept as text
+RECORD_LIMIT = 1 << 16  #: records of a value that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,21 @@ _TYPES = {
     UInt.U64: pa.int64(),
 }
 #: Fields that say nothing, even if they should, and those that have a column of another name.
-_HIDDEN = frozenset(("unused", "padding", "sequence_number", "commit_seqno", "abort_seqno"))
+_HIDDEN = frozenset(
+    (
+        *("unused", "padding", "sequence_number", "commit_seqno", "abort_seqno"),
+        *("ttl_valid", "default_max_visible_seqno"),
+    )
+)
 
+#: Of a cache record: those that tell where its key and value are have no place in the column.
+_RECORD_FIELDS = tuple(field for field in fields.CACHE_RECORD if field.name != "key_length")
+CACHE_RECORDS_TYPE = pa.list_(
+    pa.struct(
+        [("collection_id", pa.int64()), ("key", pa.binary())]
+        + [(field.name, _TYPES[field.kind]) for field in _RECORD_FIELDS]
+    )
+)
 FAILOVER_LOG_TYPE = pa.list_(pa.struct([("vbucket_uuid", pa.int64()), ("seqno", pa.int64())]))
 
 IDENTITY_COLUMNS: tuple[Column, ...] = (
@@ -76,6 +94,12 @@ IDENTITY_COLUMNS: tuple[Column, ...] = (
         pa.int64(),
         "bytes of the other direction that the packet with the frame's first byte acknowledged: this frame was sent "
         "after another one f of the other direction had arrived exactly if acked_offset >= f.end_offset",
+    ),
+    Column(
+        "from_start",
+        pa.bool_(),
+        "whether a SYN of this direction, or the answer to it, had been captured by then: offset 0 is the first byte "
+        "that was sent; otherwise it is the first one that was seen",
     ),
     Column("gap", pa.int64(), "bytes lost between the frame before this one in its direction and this one"),
     Column("skipped", pa.int64(), "bytes passed over there because they were no frame"),
@@ -115,6 +139,11 @@ CONTENT_COLUMNS: tuple[Column, ...] = (
     Column("value_hash", pa.int64(), "XXH3 hash of the value as on the wire", unsigned=True),
     Column("text", pa.string(), "the value of controls, opens, stream requests and refusals as text"),
     Column("failover_log", FAILOVER_LOG_TYPE, "failover log, newest entry first as servers send it"),
+    Column(
+        "cache_records",
+        CACHE_RECORDS_TYPE,
+        "documents of a cache transfer, each with the collection id and the key without it",
+    ),
     Column("features", pa.list_(pa.int32()), "HELLO features asked for or granted"),
     Column("value", pa.binary(), "the value as on the wire; only when asked for"),
     Column("defects", pa.list_(pa.string()), "ids of what is wrong with the frame"),
@@ -133,10 +162,9 @@ def _field_columns() -> tuple[Column, ...]:
                     if field.name not in named and field.name not in _HIDDEN:
                         columns.setdefault(field.name, _column(field))
     for event in registry.EVENT_BY_ID.values():
-        for _, fields in event.versions:
-            for field in fields or ():
-                if field.name not in named:
-                    columns.setdefault(field.name, _column(field))
+        for field in event.fields:
+            if field.name not in named and field.name not in _HIDDEN:
+                columns.setdefault(field.name, _column(field))
     order = {"by_seqno": 0, "rev_seqno": 1}
     return tuple(sorted(columns.values(), key=lambda column: order.get(column.name, 2)))
 
@@ -182,6 +210,12 @@ def signed(field: Field, value: int) -> int:
     if field.kind is not UInt.U64 or value <= NO_END:
         return value
     return value - (1 << 64) if field.role is Role.IDENTIFIER else NO_END
+
+
+def cache_record(record: Record) -> dict[str, int | bytes | None]:
+    """Return a record of a cache transfer as the column of them holds it."""
+    numbers = {entry.name: signed(entry.spec, entry.value) for entry in record.fields if entry.name != "key_length"}
+    return {"collection_id": record.collection_id, "key": record.document_key, **numbers}
 
 
 def signed_pattern(value: int) -> int:

@@ -170,7 +170,15 @@ def _plain(name: str, value: Any) -> Any:
         return value % 2**64
     if name == "failover_log":
         return [{**entry, "vbucket_uuid": entry["vbucket_uuid"] % 2**64} for entry in value]
+    if name == "cache_records":
+        return [plain({**entry, "cas": entry["cas"] % 2**64}) for entry in value]
     return value
+
+
+def record_text(record: dict[str, Any]) -> str:
+    """Write a record of a cache transfer: its collection, key and seqno."""
+    collection = "?" if record["collection_id"] is None else f"0x{record['collection_id']:x}"
+    return f"{collection}:{text_of(record['key'])}@{record['by_seqno']}"
 
 
 def text_of(data: bytes) -> str:
@@ -232,6 +240,8 @@ def _csv_column(name: str, column: pa.Array) -> pa.Array:
 def _joined(name: str, value: list[Any]) -> str:
     if name == "failover_log":
         return " ".join(f"{entry['vbucket_uuid'] % 2**64}@{entry['seqno']}" for entry in value)
+    if name == "cache_records":
+        return " ".join(record_text(entry) for entry in value)
     return " ".join(str(entry) for entry in value)
 
 

@@ -181,6 +181,8 @@ class Connections:
         acked = None
         if segment.flags & ACK:
             acked = direction.acknowledge(segment.ack, connection.directions[1 - side])
+            if segment.flags & SYN:
+                connection.directions[1 - side].opening_acknowledged(segment.ack)
         if segment.flags & FIN:
             direction.finished = True
         if segment.flags & RST:

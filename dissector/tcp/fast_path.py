@@ -15,7 +15,7 @@ import numpy as np
 from dissector.link.segment_block import ACK, RST, SYN
 from dissector.tcp import header_check
 from dissector.tcp.connections import Connections, packet_ordinal, segments_of
-from dissector.tcp.frame_table import NOTHING_ACKED, FrameTable, join, table_of
+from dissector.tcp.frame_table import NOTHING_ACKED, Emitted, FrameTable, join, table_of
 from dissector.tcp.limits import SEGMENT_OVERHEAD
 from dissector.tcp.reorder import reorder, with_reordered
 from dissector.tcp.state_update import (
@@ -245,6 +245,7 @@ class FastPath:
         stops = np.array([flow.stream_stop for flow in self.flows], np.int64)
         begins = np.array([flow.stream_begin for flow in self.flows], np.int64)
         sides = np.array([flow.side for flow in self.flows], np.int64)
+        from_start = np.array([flow.direction.from_start for flow in self.flows], bool)
         flow = np.repeat(np.arange(len(self.flows)), counts)
         starts = self._starts
         ends = np.empty_like(starts)
@@ -275,6 +276,7 @@ class FastPath:
             packet_last=number[latest],
             time_ns=block.time_ns[latest],
             acked=acked[parts.rows[first]],
+            from_start=from_start[flow],
             gap=none,
             skipped=none,
             released=number[released],
@@ -300,12 +302,13 @@ class SequentialPath:
     """Collects the frames that the sequential engine emits, each with the packet that released it."""
 
     def __init__(self) -> None:
-        self.frames: list[tuple[int, Connection, int, RawFrame]] = []
+        self.frames: list[Emitted] = []
         self.packet = 0
 
     def emit(self, connection: Connection, side: int, frame: RawFrame) -> None:
         """Take a frame."""
-        self.frames.append((self.packet, connection, side, frame))
+        from_start = connection.directions[side].from_start
+        self.frames.append(Emitted(self.packet, connection, side, frame, from_start))
 
     def run(self, connections: Connections, block: SegmentBlock, indexes: Longs) -> None:
         """Feed some segments of a block to the engine, in capture order."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from dissector.array_types import Longs
+    from dissector.array_types import Longs, Mask
     from dissector.tcp.connections import Connection
     from dissector.tcp.framing import RawFrame
 
@@ -40,6 +40,8 @@ class FrameTable:
     time_ns: Longs
     acked: Longs
     """``NOTHING_ACKED`` where the packet acknowledged nothing."""
+    from_start: Mask
+    """Whether offset 0 of the direction was known to be its first byte."""
     gap: Longs
     skipped: Longs
     released: Longs
@@ -79,6 +81,7 @@ def join(first: FrameTable, second: FrameTable) -> FrameTable:
         packet_last=both(first.packet_last, second.packet_last),
         time_ns=both(first.time_ns, second.time_ns),
         acked=both(first.acked, second.acked),
+        from_start=np.concatenate((first.from_start, second.from_start)),
         gap=both(first.gap, second.gap),
         skipped=both(first.skipped, second.skipped),
         released=released,
@@ -101,6 +104,7 @@ def _ordered(table: FrameTable, order: Longs) -> FrameTable:
         packet_last=table.packet_last[order],
         time_ns=table.time_ns[order],
         acked=table.acked[order],
+        from_start=table.from_start[order],
         gap=table.gap[order],
         skipped=table.skipped[order],
         released=table.released[order],
@@ -108,8 +112,18 @@ def _ordered(table: FrameTable, order: Longs) -> FrameTable:
     )
 
 
-def table_of(frames: list[tuple[int, Connection, int, RawFrame]]) -> FrameTable:
-    """Make a table of single frames, each with the packet that released it, its connection and direction."""
+class Emitted(NamedTuple):
+    """A frame of the sequential engine."""
+
+    released: int  #: the packet that released it
+    connection: Connection
+    side: int
+    frame: RawFrame
+    from_start: bool  #: of the direction, at that time
+
+
+def table_of(frames: list[Emitted]) -> FrameTable:
+    """Make a table of single frames."""
     rows = np.array(
         [
             (
@@ -125,14 +139,14 @@ def table_of(frames: list[tuple[int, Connection, int, RawFrame]]) -> FrameTable:
                 frame.gap,
                 frame.skipped,
             )
-            for released, _, side, frame in frames
+            for released, _, side, frame, _ in frames
         ],
         np.int64,
     )
     columns = rows.reshape(len(frames), 11).T
     return FrameTable(
-        stream=memoryview(b"".join([*(frame.data for _, _, _, frame in frames), bytes(SLACK_BYTES)])),
-        connections=[connection for _, connection, _, _ in frames],
+        stream=memoryview(b"".join([*(each.frame.data for each in frames), bytes(SLACK_BYTES)])),
+        connections=[each.connection for each in frames],
         connection=np.arange(len(frames)),
         side=columns[1],
         position=np.cumsum(columns[4]) - columns[4],
@@ -143,6 +157,7 @@ def table_of(frames: list[tuple[int, Connection, int, RawFrame]]) -> FrameTable:
         packet_last=columns[6],
         time_ns=columns[7],
         acked=columns[8],
+        from_start=np.array([each.from_start for each in frames], bool),
         gap=columns[9],
         skipped=columns[10],
         released=columns[0],

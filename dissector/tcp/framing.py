@@ -191,7 +191,9 @@ class Framer:
         undecided = len(self.buffer) < HEADER_SIZE and self.buffer[0] in header_check.MAGICS
         if undecided and not final:
             return False
-        if len(self.buffer) >= HEADER_SIZE and header_check.is_legal(self.buffer):
+        if len(self.buffer) >= HEADER_SIZE and (
+            header_check.is_legal(self.buffer) or header_check.is_draft(self.buffer)
+        ):
             self.state = State.WALK
             return True
         if len(self.buffer) >= HEADER_SIZE and header_check.is_plausible(self.buffer):

@@ -11,6 +11,7 @@ import re
 import struct
 from typing import NamedTuple
 
+from dissector.codec.dialect_evidence import is_draft_form
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect, Message, MessageType, Presence, Shape
 
@@ -88,6 +89,22 @@ def is_legal(data: bytes | bytearray, at: int = 0) -> bool:
     if rules is None or number >= registry.DEFAULT_VBUCKETS:
         return False
     return any(_allows(rule.key, key) and _allows(rule.value, value) for rule in rules)
+
+
+def is_draft(data: bytes | bytearray, at: int = 0) -> bool:
+    """Tell whether the header of a message starts here that the draft alone has; the caller has made sure of 24 bytes.
+
+    Where a header must be, it is as good as a legal one. Elsewhere it is none: too little of it is strict.
+    """
+    magic, opcode, key, extras, subtype, number, body = _HEAD(data, at)
+    request = magic in _REQUESTS
+    if magic not in PLAIN_MAGICS or number >= registry.DEFAULT_VBUCKETS or key > _MAX_KEY:
+        return False
+    form = is_draft_form(
+        request=request, opcode=opcode, subtype=subtype, extras=extras, key=key, value=body - extras - key
+    )
+    # A request for a stream names it, one for a failover log has nothing; neither has a value.
+    return form and (not request or (body == extras + key and (key > 0) == (extras > 0)))
 
 
 def _allows(presence: Presence, size: int) -> bool:

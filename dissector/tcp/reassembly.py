@@ -73,6 +73,7 @@ class HalfConnection:
 
     base: int | None = None  #: sequence number of offset 0
     isn: int | None = None  #: sequence number of its SYN
+    from_start: bool = False  #: a SYN or the answer to it shows that offset 0 is the first byte
     next: int = 0  #: offset of the next byte in order
     ack: int | None = None  #: last acknowledgement sent, as on the wire
     acked: int = 0  #: the same as an offset of the other direction
@@ -88,7 +89,12 @@ class HalfConnection:
     def open(self, isn: int) -> None:
         """Take a SYN: offset 0 is the byte after it."""
         self.isn = isn
+        self.from_start = True
         self.base = (isn + 1) % _WRAP
+
+    def opening_acknowledged(self, ack: int) -> None:
+        """Take the acknowledgement of a SYN+ACK, which is that of this direction's SYN: the byte after it is known."""
+        self.from_start |= self.base == ack
 
     def opened_by(self, isn: int) -> bool:
         """Tell whether a SYN belongs to what is known; if not, the ports are used again."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from analysis.spark.partitioning import conversation_key
 from analysis.spark.split.segment_rows import select_segments
 from dissector.frames.batch_builder import batch_of
+from dissector.frames.look_ahead import LookAhead, NumberedFrames, places_after
 from dissector.frames.schema import SCHEMA
 from dissector.link.flow_key import reverse_key
 from dissector.tcp.connections import Connections
@@ -80,13 +81,16 @@ class ConversationFrames:
         self._options = options
         self._slow = SequentialPath()
         self.connections = TrackedConnections(self._slow, options)
+        self._look_ahead = LookAhead(self._is_open)
+        self._place = 0  #: where the last frame ended, see places_after
         self.counts: defaultdict[bytes, int] = defaultdict(int)
         """Frames of each conversation so far."""
 
     def run(self, block: SegmentBlock) -> Iterator[pa.RecordBatch]:
         """Decode the segments of a block; yield the frames that they complete."""
-        for part in new_connections_first(block, self.connections):
-            yield from self._batch(run_block(self.connections, self._slow, part))
+        steps = new_connections_first(block, self.connections)
+        # All of them at once: where frames wait for their dialect, none of the block may go before them.
+        yield from self._batches([run_block(self.connections, self._slow, step) for step in steps])
 
     def end(self, conversations: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """End some conversations with the run; yield the frames that this completes."""
@@ -97,17 +101,24 @@ class ConversationFrames:
                 before = len(self._slow.frames)
                 self.connections.end(entry[0])
                 emitted = self._slow.frames[before:]
-                self._slow.frames[before:] = [(AT_END + began, *frame[1:]) for frame in emitted]
-        yield from self._batch(self._slow.table())
+                self._slow.frames[before:] = [frame._replace(released=AT_END + began) for frame in emitted]
+        yield from self._batches([self._slow.table()])
         for conversation in conversations:
             self.counts.pop(conversation, None)
 
-    def _batch(self, table: FrameTable) -> Iterator[pa.RecordBatch]:
-        if not len(table):
-            return
-        batch = batch_of(table, 1, self._captures, self._options)
-        arrays = [pa.array(self._numbers(table)), *batch.columns[1:], pa.array(table.released)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=ORDERED_SCHEMA)
+    def _batches(self, tables: Sequence[FrameTable]) -> Iterator[pa.RecordBatch]:
+        numbered = []
+        for table in tables:
+            places = places_after(table, self._place)
+            self._place = int(places[-1]) if len(places) else self._place
+            numbered.append(NumberedFrames(table, self._numbers(table), places))
+        for frames in self._look_ahead.take(numbered):
+            batch = batch_of(frames, self._captures, self._options)
+            arrays = [*batch.columns, pa.array(frames.table.released)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=ORDERED_SCHEMA)
+
+    def _is_open(self, connection: Connection) -> bool:
+        return self.connections.recent.get(connection.index) is connection
 
     def _numbers(self, table: FrameTable) -> NDArray[np.int64]:
         """Number the frames of each conversation, continuing its count."""

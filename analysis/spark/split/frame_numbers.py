@@ -73,12 +73,11 @@ def numbered_frames(
             continue
         frames = frames.sort_by([("released", "ascending"), ("frame", "ascending")])
         released = frames["released"].to_numpy()
-        if released[0] < AT_END:
-            number = np.arange(first, first + len(frames))
-            first += len(frames)
-        else:
-            began, inverse, counts = np.unique(released - AT_END, return_inverse=True, return_counts=True)
-            starts = np.array([numbers.ends[each] for each in began.tolist()], np.int64)
-            number = starts[inverse] + np.arange(len(frames)) - (np.cumsum(counts) - counts)[inverse]
+        size = int(np.searchsorted(released, AT_END))
+        began, inverse, counts = np.unique(released[size:] - AT_END, return_inverse=True, return_counts=True)
+        starts = np.array([numbers.ends[each] for each in began.tolist()], np.int64)
+        at_end = starts[inverse] + np.arange(len(inverse)) - (np.cumsum(counts) - counts)[inverse]
+        number = np.r_[np.arange(first, first + size), at_end]
+        first += size
         columns = [pa.array(number), *(frames[name].combine_chunks() for name in SCHEMA.names[1:])]
         yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

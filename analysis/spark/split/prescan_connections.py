@@ -264,10 +264,13 @@ def _without_hint(source: NDArray[np.uint8], position: NDArray[np.int64]) -> NDA
     """Tell which frames never tell a dialect: requests and responses of every key-value client."""
     magic, opcode, extras = source[position], source[position + 1], source[position + 4]
     has_key = (source[position + 2] | source[position + 3]) > 0
+    # Answers that have a datatype and no value are those of the draft, or may be.
+    has_value = (source[position + 8] | source[position + 9] | source[position + 10] | source[position + 11]) > 0
+    usual = has_value | (source[position + 5] == 0)
     response = _RESPONSE[magic]
     common = np.where(
         response,
-        ~has_key & (opcode != fingerprints.DRAFT_RESPONSE),
+        ~has_key & (opcode != fingerprints.DRAFT_RESPONSE) & usual,
         has_key & (extras == fingerprints.SET_EXTRAS),
     )
     found: NDArray[np.bool_] = IS_DRAFT_OPCODE[opcode] & common

@@ -67,6 +67,12 @@ def frame_count(connection: Connection) -> int:
     return sum(framer.frames for framer in connection.framers)
 
 
+def waits_for_dialect(connection: Connection) -> bool:
+    """Tell whether rows of a connection may depend on frames to come: see :mod:`dissector.frames.look_ahead`."""
+    detector = connection.detector
+    return detector.draft_forms > 0 and detector.may_be_draft
+
+
 class Resumption:
     """A connection as it was before a split, and the prescan's notes on it in the split. For one use."""
 

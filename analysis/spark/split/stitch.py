@@ -16,7 +16,14 @@ import pyarrow as pa
 from analysis.spark.partitioning import conversation_key, partition_of
 from analysis.spark.split.prescan import BATCH_BYTES, BATCH_ROWS, FRAGMENT_HEAD
 from analysis.spark.split.records import CHECKPOINTS, END_COUNT, FRAME_COUNT, Checkpoint, RecordKind, pack, unpack_notes
-from analysis.spark.split.resume import Resumption, UnstitchableError, end_connection, end_for_reuse, open_connection
+from analysis.spark.split.resume import (
+    Resumption,
+    UnstitchableError,
+    end_connection,
+    end_for_reuse,
+    open_connection,
+    waits_for_dialect,
+)
 from dissector.link.reference import ReferenceDecoder
 
 if TYPE_CHECKING:
@@ -179,3 +186,5 @@ class _StitchedConversation:
         if notes.state is not None:
             self._state, self._began = notes.state, notes.began
         self._frames += notes.frames
+        if self._state is not None and waits_for_dialect(self._state):
+            raise UnstitchableError("frames that wait for their dialect")

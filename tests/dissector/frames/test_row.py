@@ -137,6 +137,7 @@ def check(rows: list[Row], sent: Sequence[Sent], packets: Sequence[Wire]) -> int
         first, last, acked = carriers(frame, packets)
         assert (row["packet_first"], row["packet_last"], row["time_ns"]) == (first, last, tcp_by_hand.time_of(last - 1))
         assert row["acked_offset"] == acked
+        assert row["from_start"] is True
     return whole
 
 
@@ -288,6 +289,68 @@ def test_a_start_in_the_middle(reader_class: ReaderClass, start: int) -> None:
         (frame.start - base, frame.message.expected["by_seqno"]) for frame in wanted
     ]
     assert (rows[0]["skipped"], rows[0]["gap"]) == (wanted[0].start - base, 0)
+
+
+# Packets that are lost (0 is the SYN, 1 its answer, 3 the client's first data), and the directions whose first byte is
+# known all the same.
+BEGINNINGS: dict[str, tuple[tuple[int, ...], set[int]]] = {
+    "whole": ((), {CLIENT, SERVER}),
+    "SYN lost": ((0,), {CLIENT, SERVER}),  # the answer acknowledges it
+    "its answer lost": ((1,), {CLIENT}),
+    "both lost": ((0, 1), set()),
+    "handshake lost": ((0, 1, 2), set()),
+    "first data lost": ((3,), {CLIENT, SERVER}),
+    "SYN and first data lost": ((0, 3), {CLIENT, SERVER}),
+    "its answer and first data lost": ((1, 3), {CLIENT}),
+}
+
+
+def client_first(count: int = 30) -> Conversation:
+    """A client that sends first, and a server that answers each time."""
+    talk = Conversation().open()
+    for opaque in range(count):
+        talk.send(CLIENT, noop(opaque)).send(SERVER, mutation(5, 6, opaque, b"key", b"v" * 50))
+    return talk
+
+
+@readers
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_whether_the_first_byte_is_known(reader_class: ReaderClass, name: str, chunk_bytes: int) -> None:
+    lost, known = BEGINNINGS[name]
+    packets = tcp_by_hand.drop(client_first().packets, *lost)
+    rows = tcp_by_hand.read_rows(tcp_by_hand.pcap(packets), reader_class, ReadOptions(chunk_bytes=chunk_bytes))
+    assert len(rows) >= 59
+    assert {row["direction"] for row in rows if row["from_start"]} == known
+    assert {row["direction"] for row in rows if not row["from_start"]} == {CLIENT, SERVER} - known
+
+
+@readers
+@pytest.mark.parametrize("chunk_bytes", CHUNKS)
+@pytest.mark.parametrize("late", [20, 21, 40])
+@pytest.mark.parametrize("packet", [0, 1])
+def test_a_first_byte_that_becomes_known_late(
+    reader_class: ReaderClass, packet: int, late: int, chunk_bytes: int
+) -> None:
+    """A SYN, or the answer to one, that comes after data tells of the rows from then on."""
+    packets = client_first().packets
+    alone = [packets[packet], *packets[2:]]  # the other one of the two is lost
+    moved = tcp_by_hand.move(alone, 0, late)
+    rows = tcp_by_hand.read_rows(tcp_by_hand.pcap(moved), reader_class, ReadOptions(chunk_bytes=chunk_bytes))
+    assert len(rows) == 60
+    shown = {CLIENT, SERVER} if packet else {CLIENT}
+    for row in rows:
+        assert row["from_start"] == (row["direction"] in shown and row["packet_last"] > late + 1)
+
+
+@readers
+def test_a_first_byte_of_which_a_late_answer_tells_nothing(reader_class: ReaderClass) -> None:
+    """The first data were lost too: the first byte that was seen is not the first that was sent."""
+    packets = tcp_by_hand.drop(client_first().packets, 0, 3)  # without the SYN and the first request
+    moved = tcp_by_hand.move(packets, 0, 20)  # its answer comes late
+    rows = tcp_by_hand.read_rows(tcp_by_hand.pcap(moved), reader_class)
+    assert {row["from_start"] for row in rows if row["direction"] == CLIENT} == {False}
+    assert {row["from_start"] for row in rows if row["direction"] == SERVER} == {False, True}
 
 
 # -------------------------------------------------------------------------------------------------- files and options

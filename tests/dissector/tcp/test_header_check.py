@@ -14,7 +14,17 @@ from dissector.spec import registry
 from dissector.tcp import header_check
 from dissector.tcp.header_check import CONFIRM, HEADER_SIZE, Search, find_frame, is_legal, is_plausible
 from tests.support.paths import DATA
-from tests.support.tcp_by_hand import Message, marker, mutation, noop, request, response, stream_answer
+from tests.support.tcp_by_hand import (
+    Message,
+    drafted,
+    drafted_request,
+    marker,
+    mutation,
+    noop,
+    request,
+    response,
+    stream_answer,
+)
 
 VECTORS: list[dict[str, Any]] = json.loads((DATA / "vectors.json").read_text())
 #: What a header alone shows to be wrong: these frames are decoded where they are found, but nothing is built on them.
@@ -58,6 +68,43 @@ def test_well_formed_frames_are_legal(vector: dict[str, Any]) -> None:
     assert is_plausible(frame)
     assert header_check.frame_length(frame) == len(frame)
     assert find_frame(frame, 0, final=True) == Search(True, 0)
+
+
+DRAFTED = (
+    drafted_request(900, 7),
+    drafted(1, 2, vbucket=900, opaque=7),
+    drafted(2, 2, value=bytes(32), vbucket=3, opaque=7),
+)
+#: Commands of key-value clients that are the nearest to those.
+NOT_DRAFTED = (
+    request(0x01, bytes(8), b"key", b"value", vbucket=900, datatype=1),
+    request(0x01, bytes(8), b"key", vbucket=900, datatype=2),
+    request(0x01, bytes(32), vbucket=900, datatype=1),  # without the name of a stream
+    request(0x01, bytes(32), b"key", b"value", vbucket=900, datatype=1),
+    request(0x01, bytes(32), b"key", vbucket=1024, datatype=1),
+    request(0x01, b"", b"key", vbucket=900, datatype=2),
+    response(0x02, 5, b'{"error":{"context":"text"}}', datatype=1),  # a refusal with its reason
+    response(0x02, 1),
+    response(0x03),  # stored
+    response(0x04, 1),
+)
+
+
+@pytest.mark.parametrize("message", DRAFTED)
+def test_the_drafts_own_forms_begin_a_direction_and_are_not_searched_for(message: Message) -> None:
+    assert header_check.is_draft(message.data)
+    assert header_check.is_draft(bytearray(b"\x80" + message.data), 1)
+    assert not is_legal(drafted_request(900, 7).data)
+
+
+@pytest.mark.parametrize("message", NOT_DRAFTED)
+def test_other_commands_are_not_the_drafts(message: Message) -> None:
+    assert not header_check.is_draft(message.data)
+
+
+@pytest.mark.parametrize("vector", WELL_FORMED, ids=names(WELL_FORMED))
+def test_no_released_message_has_a_form_of_the_draft(vector: dict[str, Any]) -> None:
+    assert not header_check.is_draft(bytes.fromhex(vector["hex"]))
 
 
 @pytest.mark.parametrize("vector", BROKEN, ids=names(BROKEN))

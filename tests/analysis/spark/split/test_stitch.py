@@ -44,7 +44,12 @@ from tests.support.tcp_by_hand import (
     Message,
     Wire,
     counted,
+    drafted,
+    drafted_item,
+    drafted_request,
+    drop,
     marker,
+    move,
     mutation,
     noop,
     request,
@@ -227,6 +232,47 @@ def test_a_handshake_that_a_boundary_cuts() -> None:
         found = read_both_ways([pcap_file(packets[:cut]), pcap_file(packets[cut:])], SourceOptions())
         assert found.fallback == set()
         assert len({row["connection"] for row in found.frames.to_pylist()}) == 1
+
+
+@pytest.mark.parametrize("lost", [(), (0,), (1,), (0, 1)])
+@pytest.mark.parametrize("late", [None, 9, 60, 150])
+def test_whether_the_first_byte_is_known(lost: tuple[int, ...], late: int | None) -> None:
+    """A SYN or its answer that is lost or comes late, before, at and behind the boundary of a split."""
+    wires = drop(stream(60).packets, *lost)
+    wires = wires if late is None else move(wires, 0, late)
+    for cut in (2, 8, 9, 10, 59, 60, 61, 100):
+        packets = packed(wires)
+        found = read_both_ways([pcap_file(packets[:cut]), pcap_file(packets[cut:])], SourceOptions())
+        shown = {(row["direction"], row["from_start"]) for row in found.frames.to_pylist()}
+        assert shown
+        if late is None:
+            assert shown == {(CLIENT, 1 not in lost or 0 not in lost), (SERVER, 1 not in lost)}
+
+
+DRAFT = Ends(ports=(40_002, 11_210), isns=(5, 6))
+
+
+def draft() -> Conversation:
+    """A conversation in the draft's words, which the answer to its second question shows."""
+    made = Conversation(DRAFT).open()
+    made.send(CLIENT, drafted_request(12, 1)).send(CLIENT, drafted_request(13, 2))
+    made.send(SERVER, drafted(4, 1, vbucket=12, opaque=1)).send(SERVER, drafted(2, 1, vbucket=13, opaque=2))
+    made.send(SERVER, *(drafted_item(13, 2, seqno) for seqno in range(30)), mss=400)
+    return made
+
+
+@pytest.mark.parametrize("cut", range(1, 20))
+def test_messages_that_wait_for_their_dialect_across_a_boundary_take_their_conversation_to_the_shuffle(
+    cut: int,
+) -> None:
+    drafts, others = packed(draft().packets), packed(stream(60).packets)
+    packets = sorted([*drafts, *others], key=lambda packet: packet.time_ns)
+    at = packets.index(drafts[cut]) if cut < len(drafts) else len(packets)
+    found = read_both_ways([pcap_file(packets[:at]), pcap_file(packets[at:])], SourceOptions())
+    rows = [row for row in found.frames.to_pylist() if 40_002 in (row["sport"], row["dport"])]
+    assert [row["dialect"] for row in rows] == ["draft"] * 34
+    # The questions are the packets 3 and 4; the answer that shows the dialect is packet 6.
+    assert found.fallback == ({key_of(DRAFT)} if 3 < cut <= 6 else set())
 
 
 def test_connections_from_the_middle_on_and_silent_for_long() -> None:
