@@ -164,6 +164,13 @@ SPEC.PARTS = {
   { name = "manifest_uid", size = 8 },
   { name = "scope_id", size = 4 },
   { name = "max_ttl", size = 4 },
+  { name = "ttl_valid", size = 1 },
+  { name = "history", size = 1 },
+  { name = "default_max_visible_seqno", size = 8 },
+  { name = "metered", size = 1 },
+  { name = "flush_uid", size = 8 },
+  { name = "system_collection", size = 1 },
+  { name = "system_scope", size = 1 },
   { name = "feature", size = 2, names = "HELLO feature" },
   { name = "vbucket", size = 2 },
   { name = "cas", size = 8 },
@@ -261,7 +268,7 @@ SPEC.SHAPES = {
   { layouts = { 23 }, extras = "must", key = "must", value = "may", body = "JSON", datatypes = { [0] = true, [1] = true } },
   { layouts = { 3 }, extras = "must not", key = "must not", value = "must not", datatypes = { [0] = true } },
   { layouts = { 24 }, extras = "must", key = "must not", value = "must not", datatypes = { [0] = true } },
-  { layouts = { 25 }, extras = "must", key = "must not", value = "may", body = "JSON", datatypes = { [0] = true, [1] = true } },
+  { layouts = { 25 }, extras = "must", key = "must not", value = "may", body = "JSON", datatypes = { [0] = true, [1] = true }, most = { sid = 65535 } },
   { layouts = { 26 }, extras = "must", key = "must not", value = "must not", datatypes = { [0] = true } },
   { layouts = { 27, 28, 29, 30 }, extras = "must", key = "must not", value = "may", datatypes = { [0] = true } },
   { layouts = { 31, 32 }, extras = "must", key = "must", value = "may", body = "document", document = true },
@@ -574,23 +581,31 @@ SPEC.FRAME_INFOS = {
 
 -- system events
 local EVENTS = {
-  [0] = { name = "collection_begin", key = "must", versions = { [0] = { 59, 60, 51 }, [1] = { 59, 60, 51, 61 }, [2] = false } },
-  [1] = { name = "collection_end", key = "must not", versions = { [0] = { 59, 60, 51 }, [2] = false } },
+  [0] = { name = "collection_begin", key = "must", versions = { [0] = { 59, 60, 51 }, [1] = { 59, 60, 51, 61 }, [2] = "Collection" } },
+  [1] = { name = "collection_end", key = "must not", versions = { [0] = { 59, 60, 51 }, [2] = "DroppedCollection" } },
   [2] = { name = "collection_flush", key = "may", versions = { [0] = false, [1] = false, [2] = false } },
-  [3] = { name = "scope_create", key = "must", versions = { [0] = { 59, 60 }, [2] = false } },
-  [4] = { name = "scope_drop", key = "must not", versions = { [0] = { 59, 60 }, [2] = false } },
-  [5] = { name = "collection_modify", key = "must", versions = { [2] = false } },
+  [3] = { name = "scope_create", key = "must", versions = { [0] = { 59, 60 }, [2] = "Scope" } },
+  [4] = { name = "scope_drop", key = "must not", versions = { [0] = { 59, 60 }, [2] = "DroppedScope" } },
+  [5] = { name = "collection_modify", key = "must", versions = { [2] = "Collection" } },
+}
+
+-- FlatBuffers tables of system events: slots by number
+SPEC.TABLES = {
+  Collection = { { part = 59 }, { part = 60 }, { part = 51 }, { part = 62 }, { part = 61, depends = "ttl_valid" }, { text = "collection_name" }, { part = 63 }, { part = 64 }, { part = 65 }, { part = 66 } },
+  DroppedCollection = { { part = 59 }, { part = 60 }, { part = 51 }, { part = 67 } },
+  Scope = { { part = 59 }, { part = 60 }, { text = "scope_name" } },
+  DroppedScope = { { part = 59 }, { part = 60 }, { part = 68 } },
 }
 
 -- values that are lists
 local RECORDS = {
   ["failover log"] = { size = 16, fields = { 3, 46 } },
-  ["feature list"] = { size = 2, fields = { 62 } },
-  ["vbucket seqnos"] = { size = 10, fields = { 63, 46 } },
-  ["cache transfer records"] = { size = 40, fields = { 64, 7, 8, 65, 9, 10, 66, 67, 68 } },
+  ["feature list"] = { size = 2, fields = { 69 } },
+  ["vbucket seqnos"] = { size = 10, fields = { 70, 46 } },
+  ["cache transfer records"] = { size = 40, fields = { 71, 7, 8, 72, 9, 10, 73, 74, 75 } },
 }
 
-SPEC.METADATA_ENTRY = { 69, 70 }
+SPEC.METADATA_ENTRY = { 76, 77 }
 
 -- control parameters: values or a pattern of Lua's
 local CONTROLS = {
@@ -681,6 +696,8 @@ local DEFECTS = {
   ["snappy-too-large"] = { severity = "warning", title = "snappy value not expanded", rule = "FRM-10" },
   ["xattr-invalid"] = { severity = "warning", title = "malformed xattrs", rule = "FRM-10" },
   ["json-invalid"] = { severity = "warning", title = "not JSON", rule = "FRM-10" },
+  ["event-table-invalid"] = { severity = "warning", title = "not a FlatBuffers table", rule = "FRM-10" },
+  ["event-table-compressed"] = { severity = "warning", title = "compressed FlatBuffers table", rule = "FRM-10" },
   ["marker-version-unknown"] = { severity = "error", title = "unknown marker version", rule = "FRM-11" },
   ["marker-version-withdrawn"] = { severity = "warning", title = "withdrawn marker version", rule = "FRM-11" },
   ["nmeta-exceeds-value"] = { severity = "error", title = "metadata longer than the value", rule = "FRM-12" },
@@ -688,6 +705,7 @@ local DEFECTS = {
   ["enum-out-of-range"] = { severity = "error", title = "number without a meaning", rule = "FRM-13" },
   ["status-unknown"] = { severity = "warning", title = "unknown status", rule = "FRM-13" },
   ["event-version-unknown"] = { severity = "warning", title = "unknown system event version", rule = "FRM-13" },
+  ["json-number-too-large"] = { severity = "warning", title = "number in JSON too large", rule = "FRM-13" },
   ["records-malformed"] = { severity = "error", title = "records that do not tile the value", rule = "FRM-14" },
   ["framing-malformed"] = { severity = "error", title = "malformed framing extras", rule = "FRM-01" },
   ["frame-info-unknown"] = { severity = "warning", title = "unknown frame info", rule = "FRM-08" },
@@ -744,6 +762,8 @@ SPEC.FIELDS = {
   { name = "xattr.name", type = "string", title = "Xattr", doc = "name of an extended attribute" },
   { name = "xattr.value", type = "string", title = "Xattr value", doc = "value of an extended attribute" },
   { name = "document", type = "string", title = "Document", doc = "document behind snappy and xattrs, as text" },
+  { name = "collection_name", type = "string", title = "Collection name", doc = "name of the collection in the table of a system event" },
+  { name = "scope_name", type = "string", title = "Scope name", doc = "name of the scope in the table of a system event" },
   { name = "metadata.id", type = "uint8", title = "Extended metadata", base = "DEC", doc = "id of an entry behind the value (4.0 to 4.6)" },
   { name = "metadata.data", type = "bytes", title = "Extended metadata bytes", doc = "what the entry holds" },
   { name = "record.collection_id", type = "uint32", title = "Record collection id", base = "HEX", doc = "collection of a cache transfer's record" },
@@ -848,6 +868,13 @@ SPEC.FIELDS = {
   { name = "manifest_uid", type = "uint64", title = "Manifest uid", base = "HEX", doc = "the collections manifest after the change" },
   { name = "scope_id", type = "uint32", title = "Scope id", base = "HEX", doc = "id of the scope" },
   { name = "max_ttl", type = "uint32", title = "Max ttl", base = "DEC", doc = "the collection's longest time to live" },
+  { name = "ttl_valid", type = "uint8", title = "Ttl valid", base = "DEC", doc = "whether max_ttl says anything" },
+  { name = "history", type = "uint8", title = "History", base = "DEC", doc = "whether every version of the collection's documents is kept" },
+  { name = "default_max_visible_seqno", type = "uint64", title = "Default max visible seqno", base = "DEC", doc = "last visible seqno of the default collection; the server's own affair (7.2.4)" },
+  { name = "metered", type = "uint8", title = "Metered", base = "DEC", doc = "whether use of the collection is metered (7.6)" },
+  { name = "flush_uid", type = "uint64", title = "Flush uid", base = "HEX", doc = "the manifest in which the collection was last flushed; 0: never (8.0)" },
+  { name = "system_collection", type = "uint8", title = "System collection", base = "DEC", doc = "whether the server's own collection was dropped (7.6)" },
+  { name = "system_scope", type = "uint8", title = "System scope", base = "DEC", doc = "whether the server's own scope was dropped (7.6)" },
   { name = "failover_log.vbucket_uuid", type = "uint64", title = "Vbucket uuid", base = "HEX", doc = "a branch of the vbucket's history" },
   { name = "failover_log.seqno", type = "uint64", title = "Seqno", base = "DEC", doc = "where the branch begins" },
   { name = "feature", type = "uint16", title = "Feature", base = "DEC", names = "HELLO feature", doc = "number of a feature that the client wants, or the server grants" },
@@ -886,6 +913,14 @@ local RULES = {
   { id = "FRM-13", severity = "error", title = "numbers have a meaning", source = "request validators of the servers", checked = true, fields = { "opcode" }, differing = { upr = { 85 } } },
   { id = "FRM-14", severity = "error", title = "cached records tile the value", source = "cache transfer", checked = true, fields = { "value_length" } },
   { id = "FRM-15", severity = "info", title = "vbuckets are those of the cluster", source = "cluster map", checked = true, fields = { "vbucket" } },
+  { id = "CON-01", severity = "error", title = "a connection begins with an open", source = "open connection: must be the first command", fields = {} },
+  { id = "CON-02", severity = "error", title = "a connection is opened once", source = "DcpConnMap: one producer or consumer per connection", fields = {} },
+  { id = "CON-03", severity = "error", title = "each side sends what its role has", source = "each command's page: sent by the producer, or by the consumer", fields = {} },
+  { id = "CON-04", severity = "warning", title = "HELLO, log-in and bucket come before the open", source = "open connection; collections: HELLO comes first", fields = {} },
+  { id = "CON-05", severity = "error", title = "what is used was agreed upon", source = "DcpProducer::control", fields = {} },
+  { id = "CON-06", severity = "error", title = "values and xattrs come only where the open wants them", source = "mutation: datatype; open flags", fields = {} },
+  { id = "CON-07", severity = "warning", title = "what was refused is not used", source = "DcpConsumer::stepControlNegotiation", fields = {} },
+  { id = "CON-09", severity = "info", title = "a consumer waits for its controls", source = "DcpConsumer::step", fields = {} },
   { id = "OPQ-01", severity = "error", title = "every answer belongs to a request of its own", source = "stream request: the opaque is copied to the response", checked = true, fields = { "opaque" } },
   { id = "OPQ-02", severity = "error", title = "every question is answered", source = "messages that have a response", fields = { "opaque" } },
   { id = "OPQ-03", severity = "warning", title = "what needs no answer gets none", source = "documents: the receiver should not send a reply", checked = true, fields = { "opaque" } },
@@ -933,6 +968,28 @@ local RULES = {
   { id = "FLC-07", severity = "info", title = "acks give something back", source = "consumers of some releases send them", checked = true, fields = { "buffer_bytes", "outstanding" } },
   { id = "FLC-08", severity = "error", title = "no-ops do not count", source = "flow control: no-ops, controls and answers are not counted", fields = { "buffer_bytes", "outstanding" } },
   { id = "FLC-09", severity = "info", title = "bytes are given back soon", source = "ack latency", fields = { "buffer_bytes", "outstanding" } },
+  { id = "FOL-01", severity = "error", title = "a failover log has whole entries, and at least one", source = "UprConsumer::handleResponse of 3.0 disconnects", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "FOL-02", severity = "error", title = "a failover log has its newest entry first", source = "FailoverTable::createEntry drops entries beyond the seqno of a new one", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "FOL-03", severity = "error", title = "the uuids of a failover log are unique, and none is 0", source = "FailoverTable::generateUuid", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "FOL-04", severity = "error", title = "the range of a stream request makes sense, or is refused", source = "DcpProducer::checkConditionsForStreamRequest", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "FOL-05", severity = "error", title = "a rollback goes where the failover log says, and only if it is due", source = "FailoverTable::needsRollback", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "FOL-06", severity = "error", title = "a client goes on only on a branch that the producer has", source = "FailoverTable::needsRollback", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "FOL-07", severity = "warning", title = "a client that is sent back goes back", source = "rollback.md of the DCP documents", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "FOL-08", severity = "error", title = "without a rollback nothing comes again", source = "a stream request's start: all seqnos beyond it", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "FOL-11", severity = "info", title = "clients are sent back to 0 only if they have to start over", source = "FailoverTable::needsRollback", fields = { "start_seqno", "rollback_seqno", "by_seqno", "value_length" } },
+  { id = "TKO-01", severity = "error", title = "a takeover says pending, then active", source = "ActiveStream::takeoverSendPhase, setVBucketStateAckRecieved", fields = {} },
+  { id = "TKO-02", severity = "error", title = "no document follows the state active", source = "ActiveStream::takeoverSendPhase: active is sent when nothing is left", fields = {} },
+  { id = "TKO-03", severity = "error", title = "a takeover waits for the answer to each state", source = "ActiveStream::setVBucketStateAckRecieved; documents say both that there is no reply and what it is", fields = {} },
+  { id = "TKO-04", severity = "error", title = "a state follows the confirmation of all snapshots", source = "ActiveStream::waitForSnapshot", fields = {} },
+  { id = "TKO-05", severity = "error", title = "vbucket states belong to takeovers", source = "ActiveStream: only takeover streams have a takeover phase", fields = {} },
+  { id = "TKO-06", severity = "error", title = "a takeover ends with ok, and only after active", source = "ActiveStream::setVBucketStateAckRecieved ends the stream", fields = {} },
+  { id = "TKO-07", severity = "warning", title = "pending is 3 since 4.1.1", source = "set vbucket state; the documents number states as 3.x sent them", fields = {} },
+  { id = "NOP-01", severity = "error", title = "every no-op is answered with its opaque", source = "DcpProducer::handleResponse closes the connection otherwise", fields = {} },
+  { id = "NOP-02", severity = "warning", title = "no-ops are answered in time", source = "dead connections: the producer gives up; since 5.0 dcp_idle_timeout", fields = {} },
+  { id = "NOP-03", severity = "warning", title = "no-ops come at their interval", source = "DcpProducer::maybeSendNoop; documents say that data replaces them, and servers do not do so", fields = {} },
+  { id = "NOP-04", severity = "warning", title = "one no-op waits at a time", source = "DcpProducer::maybeSendNoop", fields = {} },
+  { id = "NOP-05", severity = "info", title = "servers number their no-ops", source = "DcpProducer counts from 1000000 in 3.0.0, from 10000000 later", fields = {} },
+  { id = "NOP-06", severity = "warning", title = "a connection with no-ops is never silent for long", source = "dcp_idle_timeout, 360 seconds", fields = {} },
 }
 
 ---------------------------------------------------------------- numbers and bytes
@@ -995,9 +1052,17 @@ end
 for _, info in ipairs(SPEC.FRAME_INFOS) do
   numbered(info.fields, SPEC.PARTS)
 end
+for _, slots in pairs(SPEC.TABLES) do
+  for _, slot in ipairs(slots) do
+    slot.part = slot.part and SPEC.PARTS[slot.part]
+    slot.name, slot.size = slot.text or slot.part.name, slot.part and slot.part.size or 4
+  end
+end
 for _, event in pairs(EVENTS) do
   for version, fields in pairs(event.versions) do
-    if fields then
+    if type(fields) == "string" then
+      event.versions[version] = { table = fields, slots = SPEC.TABLES[fields] }
+    elseif fields then
       numbered(fields, SPEC.PARTS)
       fields.size = 0
       for _, part in ipairs(fields) do
@@ -1523,9 +1588,10 @@ end
 local is_json, unsnappy, collection_of
 
 do
--- JSON, as strictly as the documents ask for it; only the messages whose value must be JSON are held to it.
+-- JSON, as strictly as the documents ask for it; only the messages whose value must be JSON are held to it. Also returns
+-- the numbers that are members of the outermost object, by name.
 function is_json(s)
-  local p, depth, limit = 1, 0, 200
+  local p, depth, limit, numbers = 1, 0, 200, {}
   local value
   local function space()
     p = find(s, "[^ \t\r\n]", p) or #s + 1
@@ -1569,20 +1635,27 @@ function is_json(s)
       return true
     end
     while true do
+      local name
       if keyed then
         space()
+        local from = p
         if sub(s, p, p) ~= '"' or not text() then
           return false
         end
+        name = depth == 1 and sub(s, from + 1, p - 2)
         space()
         if sub(s, p, p) ~= ":" then
           return false
         end
         p = p + 1
       end
+      space()
+      local from = p
       local good = value()
       if not good then
         return good
+      elseif name then
+        numbers[name] = tonumber(string.match(sub(s, from, p - 1), "^-?%d[%d.eE+-]*$") or "")
       end
       space()
       local c = sub(s, p, p)
@@ -1625,10 +1698,10 @@ function is_json(s)
   end
   local good = value()
   if good == nil then
-    return true -- nested deeper than is worth checking
+    return true, {} -- nested deeper than is worth checking
   end
   space()
-  return good and p > #s
+  return good and p > #s, numbers
 end
 
 -- Bytes that were made before, from offset `from` on.
@@ -1989,6 +2062,78 @@ local function check_header(head, shape, s, p)
   end
 end
 
+-- A little-endian number of up to 4 bytes at place `at` (from 0) of a string.
+local function little(s, at, size)
+  local result = 0
+  for i = at + size, at + 1, -1 do
+    result = result * 256 + byte(s, i)
+  end
+  return result
+end
+
+-- Where the text is that the slot at place `at` tells the distance to; nil where that leads outside, or it is none.
+local function text_at(s, at)
+  local distance = little(s, at, 4)
+  local start = at + distance
+  if distance == 0 or start + 4 > #s then
+    return nil
+  end
+  local length = little(s, start, 4)
+  if start + 5 + length > #s or byte(s, start + 5 + length) ~= 0 then
+    return nil
+  end
+  return start, length
+end
+
+-- The slots of a FlatBuffers table in a string, in their order: { slot, place, low and high word, length of a text }; a
+-- slot without a place has its default. Nil where anything leads outside. Nothing is followed twice.
+local function slots_of(declared, s)
+  local at = #s >= 4 and little(s, 0, 4)
+  if not at or at + 4 > #s then
+    return nil
+  end
+  local back = little(s, at, 4)
+  local vtable = at - (back >= 2147483648 and back - WORD or back)
+  if vtable < 0 or vtable + 4 > #s then
+    return nil
+  end
+  local vtable_size, size = little(s, vtable, 2), little(s, vtable + 2, 2)
+  if vtable_size < 4 or vtable_size % 2 == 1 or size < 4 or vtable + vtable_size > #s or at + size > #s then
+    return nil
+  end
+  local found = {}
+  for i, slot in ipairs(declared) do
+    local inside = 2 + 2 * i < vtable_size and little(s, vtable + 2 + 2 * i, 2) or 0
+    if inside == 0 then
+      found[i] = { slot, nil, 0, 0 }
+    elseif inside < 4 or inside + slot.size > size then
+      return nil
+    elseif slot.text then
+      local start, length = text_at(s, at + inside)
+      if not start then
+        return nil
+      end
+      found[i] = { slot, start, 0, 0, length }
+    elseif slot.size == 8 then
+      found[i] = { slot, at + inside, little(s, at + inside, 4), little(s, at + inside + 4, 4) }
+    else
+      found[i] = { slot, at + inside, little(s, at + inside, slot.size), 0 }
+    end
+  end
+  return found
+end
+
+-- Read a table into R.slots, a compressed one too (MB-54967): then the places are those of the decompressed value.
+local function read_table(form, value)
+  R.slots = slots_of(form.slots, value)
+  if not R.slots then
+    local plain = value ~= "" and unsnappy(value, LIMITS.body)
+    R.slots = plain and slots_of(form.slots, plain)
+    R.inflated = R.slots and plain
+    report(R.slots and "event-table-compressed" or "event-table-invalid", form.table, "value")
+  end
+end
+
 local function read_event(s, p, value_at, have, value, key, whole)
   local id, version = field_value(s, p, "event"), field_value(s, p, "event_version")
   local event = id and version and EVENTS[id]
@@ -2003,6 +2148,10 @@ local function read_event(s, p, value_at, have, value, key, whole)
   local fields = event.versions[version]
   if fields == nil then
     report("event-version-unknown", format("%s version %d", event.name, version))
+  elseif fields and fields.table then
+    if whole then
+      read_table(fields, sub(s, p + value_at, p + value_at + value - 1))
+    end
   elseif fields then
     read_parts(fields, value_at, min(value_at + value, have))
     if whole and value ~= fields.size then
@@ -2041,6 +2190,19 @@ local function check_cache_records(s, p, at, stop)
   end
 end
 
+local function check_json(shape, value)
+  local good, numbers = is_json(value)
+  if not good then
+    report("json-invalid", "the value is not JSON")
+    return
+  end
+  for name, most in pairs(shape.most or {}) do
+    if numbers[name] and numbers[name] > most then
+      report("json-number-too-large", format("%s is %.0f, at most %d can be kept", name, numbers[name], most), "text")
+    end
+  end
+end
+
 local function check_metadata(s, p, at, stop)
   if byte(s, p + at) ~= LIMITS.metadata_version then
     report("nmeta-invalid", "version")
@@ -2060,7 +2222,7 @@ end
 -- Look at the frame at place p (from 1) of s, of which `have` bytes are there: fills R. No bytes make it raise.
 function examine(head, collections, s, p, body, have)
   R.defect_count, R.fields, R.infos, R.layout = 0, 0, {}, nil
-  R.collection, R.collection_size, R.nmeta = nil, 0, 0
+  R.collection, R.collection_size, R.nmeta, R.slots, R.inflated = nil, 0, 0, nil, nil
   local spec, shape = head.spec, head.shape
   if head.fault then
     report(head.fault, head.name)
@@ -2157,8 +2319,8 @@ function examine(head, collections, s, p, body, have)
     if complete and value % RECORDS[kind].size > 0 then
       report("records-malformed", format("%d bytes are no multiple of %d", value, RECORDS[kind].size))
     end
-  elseif kind == "JSON" and value > 0 and complete and not is_json(sub(s, p + value_at, p + stop - 1)) then
-    report("json-invalid", "the value is not JSON")
+  elseif kind == "JSON" and value > 0 and complete then
+    check_json(shape, sub(s, p + value_at, p + stop - 1))
   end
 end
 
@@ -2797,7 +2959,7 @@ local function is_doubtful(c, side, head, rule, id)
     end
   elseif rule == "FRM-09" then
     return not c.agreed.hello_collections
-  elseif rule == "FRM-10" then
+  elseif rule == "FRM-10" and head.name ~= "system_event" then
     return c.agreed.open_no_value_with_underlying_datatype or (is_unsure(c) and floor(head.datatype / 2) % 2 == 1)
   end
   return depends_on_dialect(c, side, head, rule)
@@ -4095,6 +4257,31 @@ local function add_metadata(tree, tvb, at, stop)
   end
 end
 
+-- The FlatBuffers table of a system event. Its numbers are little-endian; what has its default is not on the wire.
+local function add_table(tree, tvb, at)
+  local set = {}
+  for _, entry in ipairs(R.slots) do
+    set[entry[1].name] = entry[3] + entry[4] > 0
+  end
+  local bytes = R.inflated and ByteArray.new(R.inflated, true):tvb("Decompressed value") or tvb
+  local start = R.inflated and 0 or at
+  for _, entry in ipairs(R.slots) do
+    local slot, place, low, high, length = entry[1], entry[2], entry[3], entry[4], entry[5]
+    if slot.text then
+      if length and length > 0 then
+        ADD(tree, F[slot.name], RANGE(bytes, start + place + 4, length))
+      end
+    elseif not slot.depends or set[slot.depends] then
+      local number = slot.size == 8 and new_uint64(low, high) or low
+      if place then
+        ADD(tree, F[slot.name], RANGE(bytes, start + place, slot.size), number)
+      else
+        generated(tree, F[slot.name], number)
+      end
+    end
+  end
+end
+
 -- The value of the frame in R.
 function add_value(tree, tvb, pinfo, o, head, have)
   local at, size, shape = o + R.value_at, R.value, head.shape
@@ -4127,6 +4314,11 @@ function add_value(tree, tvb, pinfo, o, head, have)
     end
     if nmeta > 0 then
       add_metadata(tree, tvb, at + size - nmeta, at + size)
+    end
+  elseif R.slots then
+    add_table(tree, tvb, at)
+    if show_values then
+      ADD(tree, F.value, RANGE(tvb, at, size))
     end
   elseif show_values and not (R.layout and #R.layout.value > 0) then
     ADD(tree, F.value, RANGE(tvb, at, size))

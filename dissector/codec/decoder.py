@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dissector.codec import leb128, values
+from dissector.codec.event_values import EventValue, read_event
 from dissector.codec.framing_extras import read_frame_infos
 from dissector.codec.message import Decoded, Defect, FieldValue, Header, Value
 from dissector.codec.part_checks import check_header, check_parts, check_strays, fitting_layout, nearest_layout
@@ -318,8 +319,11 @@ class _Reader:
             found = values.read_fields(layout.value, raw, offset)
             self.fields.extend(found)
             check_names(found, self.report)
+        event = EventValue()
         if kind is Body.SYSTEM_EVENT:
-            self.fields.extend(values.read_event(self.fields, key_length, raw, offset, self.report, whole=whole))
+            limit = self.inflate_limit
+            event = read_event(self.fields, key_length, raw, offset, self.report, whole=whole, limit=limit)
+            self.fields.extend(event.fields)
         if shape is not None and shape.key_role is KeyRole.PARAMETER and whole:
             values.check_control(key, raw, self.report)
         nmeta = next((entry.value for entry in self.fields if entry.name == "nmeta"), 0)
@@ -333,5 +337,6 @@ class _Reader:
             whole=whole,
             inspect=self.inspect,
             inflate_limit=self.inflate_limit,
+            json_keys=shape.json_keys if shape is not None else (),
         )
-        return replace(read, length=length)
+        return replace(read, length=length, table=event.table)

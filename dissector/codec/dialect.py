@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dissector.codec.dialect_evidence import HELLO, UPR_REQUESTS, DialectTally
+from dissector.codec.dialect_evidence import HELLO, UPR_REQUESTS, DialectTally, is_draft_form
 from dissector.codec.message import Header
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect, MessageType, Party, Release
@@ -58,6 +58,7 @@ class Detector:
     forced: Dialect | None = None
     collections: bool = False
     producer: int | None = None
+    draft_forms: int = 0  #: frames of a form that the draft alone has, while nothing said whether it is spoken
     _count: int = 0
     _weight: int = 0  #: frames that only UPR can explain; :data:`_ENOUGH` make it UPR
     _drafted: bool = False
@@ -112,6 +113,11 @@ class Detector:
         return self._tally.final and self.dialect is not Dialect.MEMCACHED
 
     @property
+    def may_be_draft(self) -> bool:
+        """Tell whether later frames can still show that the draft is spoken."""
+        return self.forced is None and not self._drafted and self._tally.leader is None and not self._tally.hello
+
+    @property
     def likely(self) -> bool:
         """Tell whether the connection is UPR: then only messages that one dialect alone has say more."""
         return self.dialect is not Dialect.MEMCACHED
@@ -145,11 +151,16 @@ class Detector:
         spec = registry.drafted(header.opcode, header.datatype)
         if spec is None:
             return
-        if request and spec.request is not None:
-            described = {layout.extras_size for layout in spec.request.layouts}
-            is_set = header.extras_length == fingerprints.SET_EXTRAS and header.key_length > 0
-            if not is_set and header.extras_length in described and len(self._asked) < _MAX_PENDING:
-                self._asked[header.opaque] = header.vbucket_or_status
+        form = is_draft_form(
+            request=request,
+            opcode=header.opcode,
+            subtype=header.datatype,
+            extras=header.extras_length,
+            key=header.key_length,
+            value=header.body_length - header.extras_length - header.key_length,
+        )
+        if request and form and len(self._asked) < _MAX_PENDING:
+            self._asked[header.opaque] = header.vbucket_or_status
         elif not request and spec.push is not None:
             answered = (
                 header.opcode == fingerprints.DRAFT_RESPONSE
@@ -158,6 +169,7 @@ class Detector:
             if answered or (header.opcode == fingerprints.DRAFT_STREAM_MESSAGE and header.key_length > 0):
                 self._note(number, f"draft: {spec.name}")
                 self._drafted |= self._tally.leader is None and not self._tally.hello
+        self.draft_forms += form and self.may_be_draft
 
     def _feed_hello(self, direction: int, header: Header, frame: bytes, request: bool) -> None:
         if request or header.vbucket_or_status == enums.SUCCESS:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissector.spec import fingerprints, registry
-from dissector.spec.model import Dialect
+from dissector.spec.model import Body, Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from dissector.array_types import Longs, Mask
     from dissector.spec.model import Release
@@ -36,6 +36,31 @@ def _sizes(dialect: Dialect) -> set[tuple[int, int]]:
     }
 
 
+_DRAFT_MESSAGES = [message for message in registry.MESSAGES if message.dialect is Dialect.DRAFT]
+#: Requests of the draft: opcode, subtype, extras length.
+_DRAFT_REQUESTS = frozenset(
+    (message.opcode, subtype, layout.extras_size)
+    for message in _DRAFT_MESSAGES
+    if message.request is not None
+    for subtype in message.subtypes
+    for layout in message.request.layouts
+)
+
+
+def _draft_pushes() -> dict[tuple[int, int], Container[int]]:
+    """Return the sizes of values that pushes of the draft have, without items and those of subtype 0."""
+    found: dict[tuple[int, int], Container[int]] = {}
+    for message in _DRAFT_MESSAGES:
+        if message.push is not None and not message.seqno:
+            sizes = {0, *(layout.value_size for layout in message.push.layouts)}
+            logs = range(0, registry.MAX_BODY, _LOG_ENTRY)
+            values = logs if message.push.body is Body.FAILOVER_LOG else sizes
+            found.update({(message.opcode, subtype): values for subtype in message.subtypes if subtype})
+    return found
+
+
+_LOG_ENTRY = 16  #: bytes of an entry of a failover log
+_DRAFT_PUSHES = _draft_pushes()
 #: Requests (opcode, extras length) that have the size of a UPR message, in upr or in dcp.
 UPR_REQUESTS = frozenset(
     (message.opcode, layout.extras_size)
@@ -90,6 +115,18 @@ IS_DRAFT_OPCODE = opcode_table(registry.DRAFT_OPCODES)
 SAYS_MORE = HAS_FINGERPRINT | IS_DRAFT_OPCODE[:, None] | opcode_table([HELLO])[:, None]
 #: By opcode, extras length and marker version (or :data:`NO_VERSION`): number of the first release to send this in dcp.
 SINCE = _since()
+
+
+def is_draft_form(*, request: bool, opcode: int, subtype: int, extras: int, key: int, value: int) -> bool:
+    """Tell whether a frame has a form that the draft has and no key-value command, but may be a broken one of those.
+
+    The draft's stream start is not among them: the answer to a REPLACE is the same. Nor are items, which prove it.
+    """
+    if request:
+        is_set = extras == fingerprints.SET_EXTRAS and key > 0
+        return (opcode, subtype, extras) in _DRAFT_REQUESTS and not is_set
+    # Refusals of key-value commands may have a datatype too, that of their text.
+    return not extras and not key and value in _DRAFT_PUSHES.get((opcode, subtype), ())
 
 
 @dataclass(slots=True)

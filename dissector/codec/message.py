@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.spec import registry
-from dissector.spec.model import Body, Dialect, Enumeration, Flags, MessageType
+from dissector.spec.model import Body, Dialect, Enumeration, Flags, MessageType, TableText
 
 if TYPE_CHECKING:
-    from dissector.spec.model import DefectSpec, Field, FrameInfo, Layout, Magic, Message
+    from dissector.spec.model import DefectSpec, Field, FrameInfo, Layout, Magic, Message, TableSpec
 
 _HEADER = struct.Struct(">BBHBBHI4sQ")
 
@@ -122,8 +122,10 @@ class Record:
     """One entry of a list in a value."""
 
     fields: tuple[FieldValue, ...]
-    key: bytes = b""
+    key: bytes = b""  #: as on the wire
     value: bytes = b""
+    collection_id: int | None = None
+    document_key: bytes = b""  #: the key without its collection id
 
     def __getitem__(self, name: str) -> int:
         return next(entry.value for entry in self.fields if entry.name == name)
@@ -135,6 +137,42 @@ class Metadata:
 
     id: int
     data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """A slot of a FlatBuffers table."""
+
+    spec: Field | TableText
+    value: int | bytes
+    offset: int | None = None  #: of the number or text in the frame; None: it is not there, and has its default
+    reference: int | None = None  #: where in the frame the table says how far away its text is
+
+    @property
+    def name(self) -> str:
+        """Return the slot's name."""
+        return self.spec.name
+
+
+@dataclass(frozen=True, slots=True)
+class TableValue:
+    """A FlatBuffers table with its places in the frame; one that was compressed has none, whatever they say."""
+
+    spec: TableSpec
+    offset: int
+    vtable_offset: int
+    vtable_size: int
+    entries: tuple[TableEntry, ...]
+    compressed: bool
+
+    @property
+    def numbers(self) -> tuple[tuple[Field, int], ...]:
+        """Return the slots that hold numbers."""
+        return tuple(
+            (field, entry.value)
+            for field, entry in zip(self.spec.slots, self.entries, strict=True)
+            if isinstance(entry.value, int) and not isinstance(field, TableText)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +190,7 @@ class Value:
     is_json: bool = False
     records: tuple[Record, ...] = ()
     metadata: tuple[Metadata, ...] = ()
+    table: TableValue | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Values of messages: documents (snappy, xattrs, JSON), records, events, extended metadata.
+"""Values of messages: documents (snappy, xattrs, JSON), records, extended metadata.
 
 Every reader here is total: it returns what it could read and reports defects through a callback, and never raises,
 whatever the bytes. Sizes that come from the capture are checked before memory is taken for them.
@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import re
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dissector.codec import leb128
 from dissector.codec.message import FieldValue, Metadata, Record, Value
 from dissector.spec import enums, fields, registry, value_kinds
-from dissector.spec.model import Body, Enumeration, Flags, Presence, size_of
+from dissector.spec.model import Body, Enumeration, Flags, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from dissector.spec.model import Field
+    from dissector.spec.model import Field, JsonKey
 
     DefectSink = Callable[[str, str], None]  #: defect id, detail
 
@@ -65,6 +66,7 @@ def read_value(
     whole: bool = True,
     inspect: bool = True,
     inflate_limit: int = INFLATE_LIMIT,
+    json_keys: tuple[JsonKey, ...] = (),
 ) -> Value:
     """Read a value of this kind. ``whole`` is False when bytes of it are missing: then its content is not judged.
 
@@ -76,13 +78,14 @@ def read_value(
     records: tuple[Record, ...] = ()
     is_json = False
     if kind in value_kinds.RECORDS:
-        records = _list(value_kinds.RECORDS[kind], raw, offset, report if whole else _silent)
+        records = _list(value_kinds.RECORDS[kind], raw, offset, report if whole else silent)
     elif kind is Body.CACHE_TRANSFER:
-        records = _cache_records(raw, offset, report if whole else _silent)
+        records = _cache_records(raw, offset, report if whole else silent)
     elif kind is Body.JSON and raw and whole:
-        is_json = _is_json(raw)
+        is_json, held = _json(raw)
         if not is_json:
             report("json-invalid", "the value is not JSON")
+        _check_numbers(json_keys, held, report)
     return Value(kind, offset, length, raw, document=raw, is_json=is_json, records=records)
 
 
@@ -97,7 +100,7 @@ def document_defects(raw: bytes, datatype: int) -> list[str]:
     return found
 
 
-def _silent(_id: str, _detail: str) -> None:
+def silent(_id: str, _detail: str) -> None:
     """Report nothing: what follows is cut short, and that has been said."""
 
 
@@ -131,7 +134,7 @@ def _document(
     xattrs: tuple[tuple[bytes, bytes], ...] = ()
     if datatype & _XATTR:
         xattrs, plain = _xattrs(plain, report)
-    is_json = bool(datatype & _JSON) and bool(plain) and _is_json(plain)
+    is_json = bool(datatype & _JSON) and bool(plain) and _json(plain)[0]
     if datatype & _JSON and plain and not is_json:
         report("json-invalid", "the datatype says JSON, the document is none")
     return Value(
@@ -206,22 +209,28 @@ def _reject(constant: str) -> None:
     raise ValueError(constant)
 
 
-def _is_json(data: bytes) -> bool:
+def _json(data: bytes) -> tuple[bool, Any]:
+    """Tell whether bytes are JSON, and return what they hold as far as that could be read."""
     import orjson  # noqa: PLC0415 - only readings that inspect documents pay for the import
 
     try:
-        orjson.loads(data)
+        return True, orjson.loads(data)
     except ValueError:
         pass  # it is stricter than the standard library, which decides: lone surrogates, huge numbers, deep nesting
-    else:
-        return True
     try:
-        json.loads(data, parse_constant=_reject)
+        return True, json.loads(data, parse_constant=_reject)
     except ValueError:
-        return False
+        return False, None
     except RecursionError:
-        return True  # nested beyond what is worth checking; nothing wrong was found
-    return True
+        return True, None  # nested beyond what is worth checking; nothing wrong was found
+
+
+def _check_numbers(keys: tuple[JsonKey, ...], held: Any, report: DefectSink) -> None:
+    """Report numbers in a JSON object that its receiver cannot keep."""
+    for key in keys:
+        number = held.get(key.name) if key.most is not None and isinstance(held, dict) else None
+        if isinstance(number, int | float) and key.most is not None and number > key.most:
+            report("json-number-too-large", f"{key.name} is {number}, at most {key.most} can be kept")
 
 
 def _list(entry: tuple[Field, ...], raw: bytes, offset: int, report: DefectSink) -> tuple[Record, ...]:
@@ -249,39 +258,11 @@ def _cache_records(raw: bytes, offset: int, report: DefectSink) -> tuple[Record,
         if value_end > len(raw) or not fields.CACHE_KEY_MIN <= record["key_length"] <= registry.MAX_KEY:
             report("records-malformed", f"the record at byte {position} does not fit")
             break
-        records.append(Record(values, raw[position + head : key_end], raw[key_end:value_end]))
+        key = raw[position + head : key_end]
+        collection, size = leb128.read(key)  # size 0: it is malformed
+        records.append(Record(values, key, raw[key_end:value_end], collection if size else None, key[size:]))
         position = value_end
     return tuple(records)
-
-
-def read_event(
-    extras: Sequence[FieldValue], key: int, raw: bytes, offset: int, report: DefectSink, *, whole: bool
-) -> tuple[FieldValue, ...]:
-    """Read the value of a system event, which its extras name; report a key or a value that the event cannot have.
-
-    ``key`` is the length that the header says: of a frame that was cut the key itself may not be there.
-    """
-    numbers = {entry.name: entry.value for entry in extras}
-    if "event" not in numbers or "event_version" not in numbers:
-        return ()
-    event = registry.EVENT_BY_ID.get(numbers["event"])
-    if event is None:
-        return ()  # reported with the field
-    if event.key is Presence.MUST and not key:
-        report("key-missing", f"{event.name} has a name")
-    if event.key is Presence.MUST_NOT and key:
-        report("key-unexpected", f"{event.name} has {key} bytes")
-    versions = dict(event.versions)
-    version = numbers["event_version"]
-    if version not in versions:
-        report("event-version-unknown", f"{event.name} version {version}")
-        return ()
-    declared = versions[version]
-    if declared is None:
-        return ()
-    if whole and len(raw) != size_of(declared):
-        report("value-length", f"{len(raw)} bytes, {event.name} version {version} has {size_of(declared)}")
-    return read_fields(declared, raw, offset)
 
 
 def _metadata(block: bytes, report: DefectSink) -> tuple[Metadata, ...]:

@@ -37,6 +37,11 @@ _SECTIONS = (
         "### One broken rule each",
         "The rule gives the file its name. *Proof* are the numbers of the packets with the messages that prove it.",
     ),
+    (
+        "bugs/",
+        "### Historical bugs",
+        "[docs/bugs.md](../docs/bugs.md) tells of each. *Proof* are the packets that prove what the first rule finds.",
+    ),
     ("rough/", "### Networks and recorders that misbehave", "The traffic itself breaks no rule."),
 )
 
@@ -68,6 +73,19 @@ def render() -> str:
                 for each in chosen
             ]
             parts.append(table(["capture", "what was done", "what is wrong", "proof", "command"], rows))
+        elif prefix == "bugs/":
+            rows = [
+                [
+                    code(each.file),
+                    escape(each.title),
+                    ", ".join(each.rules),
+                    escape(each.wrong),
+                    ", ".join(map(str, each.packets)),
+                    _made(each),
+                ]
+                for each in chosen
+            ]
+            parts.append(table(["capture", "what it was", "rules", "what is wrong", "proof", "command"], rows))
         elif prefix == "clean/":
             rows = [
                 [code(each.file), escape(each.title), escape(each.holds), escape("; ".join(each.excuses)), _made(each)]

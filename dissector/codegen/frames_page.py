@@ -25,6 +25,8 @@ One row per message. `uprscope dissect --format ndjson|csv|parquet|arrow` writes
   else `hex:` and their hexadecimal digits; CSV does the same with `text`.
 * Rows come in the order in which frames were complete. The order within one direction is exact; across directions use
   `acked_offset`, not the order.
+* A message that only the draft has in its form waits for what proves that the draft is spoken: then its row, and those
+  of its connection behind it, are the draft's (`dialect`), else they are memcached's.
 * Documents are not looked into: `defects` does not say whether a value is the JSON, snappy or xattrs that its datatype
   promises.
 """
@@ -71,7 +73,6 @@ def _messages(name: str) -> list[str]:
         }
         if name in names or (name == "by_seqno" and message.seqno is not None):
             found[message.name] = None
-    events = (fields or () for event in registry.EVENT_BY_ID.values() for _, fields in event.versions)
-    if any(name == field.name for fields in events for field in fields):
+    if any(name == field.name for event in registry.EVENT_BY_ID.values() for field in event.fields):
         found["system_event"] = None
     return list(found)

@@ -65,6 +65,8 @@ OF_FRAME: tuple[Generated, ...] = (
     Generated("xattr.name", "string", "Xattr", "name of an extended attribute"),
     Generated("xattr.value", "string", "Xattr value", "value of an extended attribute"),
     Generated("document", "string", "Document", "document behind snappy and xattrs, as text"),
+    Generated("collection_name", "string", "Collection name", "name of the collection in the table of a system event"),
+    Generated("scope_name", "string", "Scope name", "name of the scope in the table of a system event"),
     Generated("metadata.id", "uint8", "Extended metadata", "id of an entry behind the value (4.0 to 4.6)", "DEC"),
     Generated("metadata.data", "bytes", "Extended metadata bytes", "what the entry holds"),
     Generated(
@@ -144,9 +146,8 @@ class FieldList:
             for field in info.fields:
                 yield from self._with_bits(field, field.name)
         for event in events.SYSTEM_EVENTS:
-            for _, declared in event.versions:
-                for field in declared or ():
-                    yield from self._with_bits(field, field.name)
+            for field in event.fields:
+                yield from self._with_bits(field, field.name)
         for spec in value_kinds.BODIES.values():
             prefix = PREFIXES.get(spec.body.value, "")
             for field in spec.record:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissector.codegen import lua_source
 from dissector.codegen.lua_fields import FieldList
-from dissector.spec import enums, fields, fingerprints, headers, registry, value_kinds
+from dissector.spec import enums, events, fields, fingerprints, headers, registry, value_kinds
 from dissector.spec.model import (
     Body,
     CasRule,
@@ -23,6 +23,7 @@ from dissector.spec.model import (
     Message,
     MessageType,
     Shape,
+    TableSpec,
     size_of,
 )
 
@@ -109,6 +110,7 @@ class Tables:
             "parameter": shape.key_role is KeyRole.PARAMETER or None,
             "datatypes": None if shape.datatypes is None else dict.fromkeys(shape.datatypes, True),
             "cas": None if shape.cas is CasRule.ANY else shape.cas.value,
+            "most": {key.name: key.most for key in shape.json_keys if key.most is not None} or None,
         }
         return self.shapes.number(repr(row), row)
 
@@ -153,17 +155,15 @@ def render() -> str:
         }
         for info in enums.FRAME_INFOS
     ]
-    events = {
+    happened = {
         event.id: {
             "name": event.name,
             "key": event.key.value,
-            "versions": {
-                version: False if declared is None else [made.part(field) for field in declared]
-                for version, declared in event.versions
-            },
+            "versions": {version: _event_form(made, form) for version, form in event.versions},
         }
         for event in registry.EVENT_BY_ID.values()
     }
+    tables = _tables(made)
     records = {
         spec.body.value: {"size": size_of(spec.record), "fields": [made.part(field) for field in spec.record]}
         for spec in value_kinds.BODIES.values()
@@ -192,7 +192,8 @@ def render() -> str:
         lua_source.rows("MESSAGES", messages, "messages of all dialects: shapes by number"),
         lua_source.keyed("OPCODES", _opcodes(), "by dialect, opcodes to messages by number"),
         lua_source.rows("SPEC.FRAME_INFOS", infos, "objects of the framing extras"),
-        lua_source.keyed("EVENTS", events, "system events"),
+        lua_source.keyed("EVENTS", happened, "system events"),
+        lua_source.keyed("SPEC.TABLES", tables, "FlatBuffers tables of system events: slots by number"),
         lua_source.keyed("RECORDS", records, "values that are lists"),
         f"SPEC.METADATA_ENTRY = {lua_source.literal(metadata)}\n",
         lua_source.keyed("CONTROLS", _controls(), "control parameters: values or a pattern of Lua's"),
@@ -203,6 +204,29 @@ def render() -> str:
         ),
     ]
     return "\n".join(sections)
+
+
+def _event_form(made: Tables, form: tuple[Field, ...] | TableSpec | None) -> Any:
+    """Write the value of a version of a system event: its parts, what its table is called, or false."""
+    if form is None:
+        return False
+    return form.name if isinstance(form, TableSpec) else [made.part(field) for field in form]
+
+
+def _tables(made: Tables) -> dict[str, Any]:
+    """Write the slots of FlatBuffers tables: each is a declared field, or a text."""
+    found = {}
+    for table in events.TABLES.values():
+        depends = dict(table.depends)
+        found[table.name] = [
+            {
+                "part": made.part(slot) if isinstance(slot, Field) else None,
+                "text": None if isinstance(slot, Field) else slot.name,
+                "depends": depends.get(slot.name),
+            }
+            for slot in table.slots
+        ]
+    return found
 
 
 def _bits(flags: Flags) -> dict[str, int]:

@@ -8,10 +8,10 @@ from dissector.codegen.markdown import code, escape, slug, table
 from dissector.explain.byte_diagram import draw, offsets
 from dissector.explain.catalogue import Category, number_label, table_category, tables
 from dissector.explain.dialect_diff import sizes
-from dissector.explain.message_text import span
+from dissector.explain.message_text import span, table_rows
 from dissector.spec import enums, events, fingerprints, registry
 from dissector.spec.headers import FRAME_INFO_PACKING
-from dissector.spec.model import Body, Dialect, Enumeration, size_of
+from dissector.spec.model import Body, Dialect, Enumeration, TableSpec, size_of
 from dissector.spec.sources import SOURCES
 from dissector.spec.value_kinds import BODIES
 
@@ -137,11 +137,24 @@ def _write_events(page: MarkdownPage) -> None:
         since = f" Releases: {span(event.since, event.until)}." if event.since is not None else ""
         page.heading(3, f"Event {event.id}: {event.name}")
         page.add(f"{escape(event.doc)} The key {event.key} be there.{since}")
-        for version, fields in event.versions:
-            if fields is None:
-                page.add(f"Version {version}: FlatBuffers or unknown, shown as bytes.")
+        for version, form in event.versions:
+            if form is None:
+                page.add(f"Version {version}: not described, shown as bytes.")
+            elif isinstance(form, TableSpec):
+                page.add(f"Version {version}: the FlatBuffers table {code(form.name)}.")
             else:
-                page.add(f"Version {version}, {sizes([size_of(fields)])}:", _field_table(fields))
+                page.add(f"Version {version}, {sizes([size_of(form)])}:", _field_table(form))
+    page.heading(3, "FlatBuffers tables of system events")
+    page.add(
+        "Numbers are little-endian. The value starts with the place of the table (4 bytes); the table starts with the "
+        "distance back to its vtable (4 bytes, signed), which has its own size, the table's size and the place of each "
+        "slot in the table (2 bytes each). A slot that is not there is 0, or an empty text. A text is as far from its "
+        "slot as the slot says: its length (4 bytes), the text, a zero byte. Later releases add slots at the end."
+    )
+    for known in events.TABLES.values():
+        rows = [(number, size, code(name), escape(meaning)) for number, size, name, meaning in table_rows(known)]
+        page.heading(4, f"Table {known.name}")
+        page.add(table(("slot", "size", "field", "meaning"), rows))
 
 
 def _write_detection(page: MarkdownPage) -> None:

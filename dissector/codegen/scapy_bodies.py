@@ -185,7 +185,7 @@ def event_values() -> dict[tuple[int, int], tuple[Field, ...]]:
         (event.id, version): declared
         for event in registry.EVENT_BY_ID.values()
         for version, declared in event.versions
-        if declared is not None
+        if isinstance(declared, tuple)
     }
 
 
@@ -198,3 +198,4 @@ def _event_fields() -> Iterable[tuple[str, str]]:
             raise SpecError(f"system event {event}: its fields stand in another order than those of others")
     for field in known.values():
         yield f"_EventField({number_field(field)})", field.doc
+    yield '_TableField("event_table")', "numbers and texts of version 2, by name"

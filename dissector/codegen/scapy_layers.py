@@ -23,7 +23,7 @@ from dissector.codegen.scapy_bodies import (
     number_field,
     record_layer,
 )
-from dissector.spec import dialects, enums, headers, registry, value_kinds
+from dissector.spec import dialects, enums, events, headers, registry, value_kinds
 from dissector.spec.model import (
     Dialect,
     Enumeration,
@@ -32,6 +32,7 @@ from dissector.spec.model import (
     FrameInfo,
     MessageType,
     SpecError,
+    TableSpec,
     UInt,
 )
 
@@ -67,6 +68,8 @@ def render() -> str:
         "search": lines((f'"{dialect}": {tuple_of(_search(dialect))}', "") for dialect in _dialects()),
         "siblings": lines((f'"{one}": "{other}"', "") for one, other in _siblings()),
         "event_fields": lines((f"{event}: {_sizes(fields)}", "") for event, fields in event_values().items()),
+        "tables": lines(_tables()),
+        "event_tables": lines(_event_tables()),
         "draft_form": next(f'"{form.name}"' for form in headers.HEADERS if form.draft),
         "header_forms": lines(
             (f'{hexadecimal(magic)}: "{form.name}"', "")
@@ -177,6 +180,21 @@ def _magics() -> Iterable[tuple[str, str]]:
 def _enumeration(names: Enumeration | Flags) -> str:
     rows = lines((f'{hexadecimal(member.value)}: "{member.name}"', member.doc) for member in names.members)
     return f"{remark(names.doc, '#: ')}\n{constant(names)}: dict[int, str] = {{\n{rows}\n}}"
+
+
+def _tables() -> Iterable[tuple[str, str]]:
+    yield '"": {}', "what other values have"
+    for known in events.TABLES.values():
+        sizes = [(slot, slot.size if isinstance(slot, Field) else 0) for slot in known.slots]
+        rows = lines((f'"{slot.name}": {size}', slot.doc) for slot, size in sizes)
+        yield f'"{known.name}": {{\n{rows}\n}}', ""
+
+
+def _event_tables() -> Iterable[tuple[str, str]]:
+    for event in registry.EVENT_BY_ID.values():
+        for version, form in event.versions:
+            if isinstance(form, TableSpec):
+                yield f'({event.id}, {version}): "{form.name}"', event.name
 
 
 def _sizes(fields: tuple[Field, ...]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissector.codec import leb128
 from dissector.frames.schema import COLUMNS, FIELD_COLUMNS, NO_END
+from dissector.frames.writers import record_text
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect, Enumeration, Field, Flags
 from dissector.terminal.style import safe_text
@@ -30,10 +31,16 @@ _QUIET = frozenset(
         "delete_time",
         "deleted",
         "reserved",
+        "history",
+        "metered",
+        "flush_uid",
+        "system_collection",
+        "system_scope",
     )
 )
 #: Columns that hold all of the value they come from: its size would say nothing new.
 _READ_VALUES = ("failover_log", "features", "rollback_seqno")
+_RECORDS = 4  #: of a list that are shown
 _HEX = frozenset(column.name for column in COLUMNS if column.unsigned) | {"scope_id", "collection_id", "item_flags"}
 _NAMES = {
     field.name: field
@@ -103,6 +110,10 @@ def _details(row: dict[str, Any]) -> list[str]:
     if row["failover_log"]:
         log = ", ".join(f"{entry['vbucket_uuid'] % 2**64:x}@{entry['seqno']}" for entry in row["failover_log"][:4])
         parts.append(f"failover_log=[{log}{', …' if len(row['failover_log']) > 4 else ''}]")
+    if row["cache_records"]:
+        records = ", ".join(record_text(record) for record in row["cache_records"][:_RECORDS])
+        more = ", …" if len(row["cache_records"]) > _RECORDS else ""
+        parts.append(f"cache_records=[{safe_text(records)}{more}]")
     if row["text"] is not None:
         parts.append(f"value={_short(row['text'], _TEXT_WIDTH)}")
     elif row["value_length"] and all(row[name] is None for name in _READ_VALUES):

@@ -13,7 +13,7 @@ from dissector.terminal.style import safe_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dissector.codec.message import Decoded, FieldValue, Record
+    from dissector.codec.message import Decoded, FieldValue, Record, TableEntry, Value
     from dissector.terminal.style import Terminal
 
 _DIGITS = 8  #: bytes whose digits are shown in a line
@@ -135,7 +135,7 @@ def _body(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
             withheld = _TreeBytes(value.offset, end - value.offset, "withheld", "--show-secrets shows it", secret=True)
             yield from _section(title, [withheld], value.offset, end, data, terminal)
         else:
-            parts = _field_parts(in_value) or _value(decoded, end)
+            parts = _table(value) if value.table is not None else _field_parts(in_value) or _value(decoded, end)
             yield from _section(title, parts, value.offset, end, data, terminal, cut=_cut(decoded))
     if decoded.header is not None:
         at = max(value.offset + value.length, key_end) if value.length else max(key_end, extras_end)
@@ -191,9 +191,56 @@ def _compact(document: bytes) -> bytes:
 
 def _record(record: Record) -> str:
     parts = [f"{entry.name}={number_text(entry.spec, entry.value)}" for entry in record.fields]
-    if record.key:
-        parts.append(f"key={_short(record.key)}")
+    if record.collection_id is not None:
+        parts.append(f"collection_id=0x{record.collection_id:x}")
+    if record.document_key:
+        parts.append(f"key={_short(record.document_key)}")
     return "  ".join(parts)
+
+
+def _table(value: Value) -> list[_TreeBytes]:
+    """Describe a FlatBuffers table in the order of its bytes; what has its default comes last."""
+    table = value.table
+    if table is None:
+        return []
+    known = [(entry, _entry_text(entry)) for entry in table.entries]
+    if table.compressed:
+        whole = _TreeBytes(value.offset, len(value.raw), "snappy", f"a compressed {table.spec.name}")
+        return [whole, *(_TreeBytes(value.offset, 0, entry.name, text) for entry, text in known)]
+    parts = [
+        _TreeBytes(value.offset, 4, "place of the table", f"byte {table.offset - value.offset} of the value"),
+        _TreeBytes(table.vtable_offset, table.vtable_size, "vtable", f"places of the slots of {table.spec.name}"),
+        _TreeBytes(table.offset, 4, "place of the vtable", f"byte {table.vtable_offset - value.offset} of the value"),
+    ]
+    for entry, text in known:
+        if entry.reference is not None:
+            parts.append(_TreeBytes(entry.reference, 4, f"place of {entry.name}", ""))
+        if entry.offset is not None:
+            parts.append(_TreeBytes(entry.offset, _entry_size(entry), entry.name, text))
+    missing = [(entry, text) for entry, text in known if entry.offset is None]
+    parts = _apart(sorted(parts))
+    return parts + [_TreeBytes(parts[-1].offset, 0, entry.name, f"{text} (default)") for entry, text in missing]
+
+
+def _apart(parts: list[_TreeBytes]) -> list[_TreeBytes]:
+    """Show each byte once: what begins in bytes that were shown says more about them."""
+    found = []
+    at = 0
+    for part in parts:
+        found.append(part if part.offset >= at else part._replace(size=0))
+        at = max(at, part.offset + part.size)
+    return found
+
+
+def _entry_text(entry: TableEntry) -> str:
+    if isinstance(entry.value, bytes):
+        return _short(entry.value)
+    return number_text(entry.spec, entry.value) if isinstance(entry.spec, Field) else ""
+
+
+def _entry_size(entry: TableEntry) -> int:
+    """Return the bytes of a number, or of a text with its length in front and a zero behind it."""
+    return len(entry.value) + 5 if isinstance(entry.value, bytes) else getattr(entry.spec, "size", 0)
 
 
 def _field_parts(entries: Sequence[FieldValue]) -> list[_TreeBytes]:

@@ -42,6 +42,8 @@ from dissector.spec.model import (
     Release,
     Shape,
     SystemEvent,
+    TableSpec,
+    TableText,
 )
 from dissector.spec.sources import SOURCES
 from dissector.spec.topics import Topic
@@ -145,10 +147,7 @@ def _subject(thing: Thing) -> Facts:
                 "number": event.id,
                 "doc": event.doc,
                 "key": str(event.key),
-                "versions": [
-                    {"version": version, "value": "FlatBuffers" if fields is None else fields_facts(fields)}
-                    for version, fields in event.versions
-                ],
+                "versions": [{"version": version, **_event_form(form)} for version, form in event.versions],
                 **_span(event.since, event.until),
             }
         case Erratum() as erratum:
@@ -311,6 +310,28 @@ def fields_facts(fields: tuple[Field, ...]) -> list[Facts]:
         }
         for offset, field in offsets(fields)
     ]
+
+
+def _event_form(form: tuple[Field, ...] | TableSpec | None) -> Facts:
+    """Say the value of one version of a system event: fields at fixed places, or slots of a table."""
+    if form is None:
+        return {"value": None}
+    if not isinstance(form, TableSpec):
+        return {"value": fields_facts(form)}
+    return {
+        "table": form.name,
+        "value": [
+            {
+                "slot": number,
+                "size": slot.size if isinstance(slot, Field) else None,
+                "name": slot.name,
+                "doc": slot.doc,
+                "text": isinstance(slot, TableText),
+                "only_if": dict(form.depends).get(slot.name),
+            }
+            for number, slot in enumerate(form.slots)
+        ],
+    }
 
 
 def _table(table: Enumeration | Flags) -> Facts:

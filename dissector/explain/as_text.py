@@ -23,6 +23,7 @@ from dissector.explain.message_text import (
     by_dialect,
     json_meaning,
     span,
+    table_rows,
     write_field_table,
     write_message,
     write_names,
@@ -43,6 +44,7 @@ from dissector.spec.model import (
     Message,
     Presence,
     SystemEvent,
+    TableSpec,
 )
 from dissector.spec.topics import Topic
 from dissector.terminal.style import safe_text
@@ -93,7 +95,10 @@ def overview(terminal: Terminal) -> str:
     rows = [(str(count[category]), WORDS[category][0], _EXAMPLES[category]) for category in Category]
     page.table(rows, ("", "sort", "examples"), right=(0,), styled=1)
     page.gap()
-    page.paragraph("And the rules of uprscope check: uprscope explain SEQ-01, a group such as SNP, or rules for all.")
+    page.paragraph(
+        "And the rules of uprscope check: uprscope explain SEQ-01, a group such as SNP, or rules for all; and "
+        "historical bugs by number: uprscope explain MB-16042, or bugs for all."
+    )
     return page.text()
 
 
@@ -274,12 +279,15 @@ def _write_event(page: Page, event: SystemEvent) -> None:
             ("message", "system_event (0x5f), whose extras hold the event's number and version"),
         ]
     )
-    for version, fields in event.versions:
-        if fields is None:
-            page.section(f"Value of version {version}: FlatBuffers, shown as bytes")
+    for version, form in event.versions:
+        if form is None:
+            page.section(f"Value of version {version}: not described, shown as bytes")
+        elif isinstance(form, TableSpec):
+            page.section(f"Value of version {version}: the FlatBuffers table {form.name}")
+            page.table(table_rows(form), ("slot", "size", "field", "meaning"), right=(0, 1), styled=2)
         else:
-            page.section(f"Value of version {version}: {sizes([sum(field.size for field in fields)])}")
-            write_field_table(page, fields)
+            page.section(f"Value of version {version}: {sizes([sum(field.size for field in form)])}")
+            write_field_table(page, form)
 
 
 def _write_topic(page: Page, topic: Topic) -> None:

@@ -12,6 +12,7 @@ from dissector.spec.dialects import DIALECT_ORDER, DIALECTS, DialectSpec
 from dissector.spec.enums import StatusRange
 from dissector.spec.headers import HEADERS, HeaderForm
 from dissector.spec.model import (
+    Body,
     ControlKey,
     DefectSpec,
     Enumeration,
@@ -292,9 +293,12 @@ def _where(table: Enumeration | Flags, name: Name) -> str:
 
 
 def fields_of(message: Message) -> Iterator[Field]:
-    """Yield every field that a message can have, in extras, fixed values and records."""
+    """Yield every field that a message can have, in extras, fixed values, records and values of system events."""
     for shape in message.shapes():
         for layout in shape.layouts:
             yield from layout.extras
             yield from layout.value
         yield from BODIES[shape.body].record
+        if shape.body is Body.SYSTEM_EVENT:
+            for event in registry.EVENT_BY_ID.values():
+                yield from event.fields

@@ -11,7 +11,7 @@ from dissector.explain.catalogue import number_label, opcode_label, table_catego
 from dissector.explain.dialect_diff import listed, sizes
 from dissector.spec import registry
 from dissector.spec.dialects import DIALECT_ORDER
-from dissector.spec.model import Body, CasRule, Dialect, Enumeration, Flags, KeyRole, Presence, size_of
+from dissector.spec.model import Body, CasRule, Dialect, Enumeration, Field, Flags, KeyRole, Presence, size_of
 from dissector.spec.sources import SOURCES
 from dissector.spec.value_kinds import BODIES
 from dissector.terminal.text_page import TIE
@@ -19,7 +19,7 @@ from dissector.terminal.text_page import TIE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dissector.spec.model import Field, JsonKey, Layout, Message, Release, Shape
+    from dissector.spec.model import JsonKey, Layout, Message, Release, Shape, TableSpec
     from dissector.terminal.text_page import Page
 
 _PRESENCE = {Presence.MUST: "must", Presence.MUST_NOT: "none", Presence.MAY: "may"}
@@ -208,6 +208,16 @@ def _field_rows(fields: Sequence[Field]) -> list[tuple[str, str, str, str]]:
 def write_field_table(page: Page, fields: Sequence[Field]) -> None:
     """Write fields with their offsets."""
     page.table(_field_rows(fields), ("offset", "size", "field", "meaning"), right=(0, 1), styled=2)
+
+
+def table_rows(table: TableSpec) -> list[tuple[str, str, str, str]]:
+    """Return the slots of a FlatBuffers table: number, size, name, meaning."""
+    rows = []
+    for number, slot in enumerate(table.slots):
+        size = str(slot.size) if isinstance(slot, Field) else "text"
+        flag = dict(table.depends).get(slot.name)
+        rows.append((str(number), size, slot.name, f"{slot.doc}; only with {flag}" if flag else slot.doc))
+    return rows
 
 
 def _write_records(page: Page, message: Message) -> None:

@@ -128,6 +128,8 @@ def _in_list(column: pa.Array, kind: FieldKind, literal: tree.Literal) -> pa.Boo
     entries, rows = column.flatten(), pc.list_parent_indices(column)
     if kind is FieldKind.LOG:
         entries = _numbers(pc.struct_field(entries, "vbucket_uuid"), unsigned=True)
+    elif kind is FieldKind.RECORDS:
+        entries = pc.struct_field(entries, "key")
     elif kind is FieldKind.NUMBERS:
         entries = _numbers(entries, unsigned=False)
     found = pc.fill_null(pc.equal(entries, _scalar(literal, unsigned=kind is FieldKind.LOG)), False)

@@ -32,6 +32,7 @@ _WANTED = {
     FieldKind.NUMBERS: "a number",
     FieldKind.IDS: "an id",
     FieldKind.LOG: "the number of a vbucket uuid",
+    FieldKind.RECORDS: 'a key in "..." or hex:...',
 }
 
 
@@ -55,7 +56,7 @@ def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
             return tree.Text(token.text)
         if token.kind is TokenKind.STRING:
             return tree.Text(tokens.address(text, string(text, token), token.position))
-    elif kind is FieldKind.BYTES:
+    elif kind in {FieldKind.BYTES, FieldKind.RECORDS}:
         if token.kind is TokenKind.HEX:
             return tree.Bytes(token.data)
         if token.kind is TokenKind.STRING:

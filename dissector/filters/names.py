@@ -41,12 +41,13 @@ class FieldKind(Enum):
     NUMBERS = "a list of numbers"
     IDS = "a list of ids"
     LOG = "a list of uuids and seqnos"
+    RECORDS = "a list of documents"
 
 
 NUMERIC = frozenset((FieldKind.INTEGER, FieldKind.UNSIGNED))
 ORDERED = NUMERIC | {FieldKind.TEXT, FieldKind.BYTES, FieldKind.TIME}
 STRINGS = frozenset((FieldKind.TEXT, FieldKind.BYTES, FieldKind.ADDRESS))
-LISTS = frozenset((FieldKind.NUMBERS, FieldKind.IDS, FieldKind.LOG))
+LISTS = frozenset((FieldKind.NUMBERS, FieldKind.IDS, FieldKind.LOG, FieldKind.RECORDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def _info(column: Column) -> FieldInfo:
             return FieldInfo(column.name, FieldKind.NUMBERS, columns, _table([enums.FEATURES]))
         case "failover_log":
             return FieldInfo(column.name, FieldKind.LOG, columns)
+        case "cache_records":
+            return FieldInfo(column.name, FieldKind.RECORDS, columns)
         case "dialect":
             dialects = {dialect.value: Constant(dialect.value, dialect.value) for dialect in Dialect}
             return FieldInfo(column.name, FieldKind.TEXT, columns, dialects, closed=True)
@@ -188,5 +191,4 @@ def _spec_fields() -> Iterator[SpecField]:
             for layout in shape.layouts:
                 yield from (*layout.extras, *layout.value)
     for event in registry.EVENT_BY_ID.values():
-        for _, event_fields in event.versions:
-            yield from event_fields or ()
+        yield from event.fields

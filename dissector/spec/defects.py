@@ -106,6 +106,21 @@ DEFECTS: tuple[DefectSpec, ...] = (
         "json-invalid", _W, "not JSON", "The datatype or the message says JSON, the bytes do not.", rule="FRM-10"
     ),
     DefectSpec(
+        "event-table-invalid",
+        _W,
+        "not a FlatBuffers table",
+        "The value of a system event of version 2 cannot be read as its table: an offset or a size leads outside.",
+        rule="FRM-10",
+    ),
+    DefectSpec(
+        "event-table-compressed",
+        _W,
+        "compressed FlatBuffers table",
+        "The value of a system event of version 2 is a snappy block: consumers expect the table itself. It is read "
+        "decompressed.",
+        rule="FRM-10",
+    ),
+    DefectSpec(
         "marker-version-unknown",
         _E,
         "unknown marker version",
@@ -146,6 +161,13 @@ DEFECTS: tuple[DefectSpec, ...] = (
         _W,
         "unknown system event version",
         "The event has no value of this version.",
+        rule="FRM-13",
+    ),
+    DefectSpec(
+        "json-number-too-large",
+        _W,
+        "number in JSON too large",
+        "A number in the JSON value is larger than its receiver can keep: of a stream id servers keep 16 bits.",
         rule="FRM-13",
     ),
     DefectSpec(

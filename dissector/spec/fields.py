@@ -116,3 +116,13 @@ MANIFEST_UID = uuid("manifest_uid", "the collections manifest after the change")
 SCOPE_ID = Field("scope_id", UInt.U32, "id of the scope", role=Role.IDENTIFIER)
 COLLECTION_ID = Field("collection_id", UInt.U32, "id of the collection", role=Role.IDENTIFIER)
 MAX_TTL = Field("max_ttl", UInt.U32, "the collection's longest time to live", role=Role.SECONDS)
+# In tables of FlatBuffers system events alone. Flags are bytes that are 0 or 1.
+TTL_VALID = Field("ttl_valid", UInt.U8, "whether max_ttl says anything")
+HISTORY = Field("history", UInt.U8, "whether every version of the collection's documents is kept")
+DEFAULT_MAX_VISIBLE_SEQNO = seqno(
+    "default_max_visible_seqno", "last visible seqno of the default collection; the server's own affair (7.2.4)"
+)
+METERED = Field("metered", UInt.U8, "whether use of the collection is metered (7.6)")
+FLUSH_UID = uuid("flush_uid", "the manifest in which the collection was last flushed; 0: never (8.0)")
+SYSTEM_COLLECTION = Field("system_collection", UInt.U8, "whether the server's own collection was dropped (7.6)")
+SYSTEM_SCOPE = Field("system_scope", UInt.U8, "whether the server's own scope was dropped (7.6)")

@@ -26,8 +26,10 @@ STREAM_REQUEST: tuple[JsonKey, ...] = (
         "sid",
         JsonType.INTEGER,
         "1 to 65535",
-        "The stream id, which the stream's messages then carry; needs the control enable_stream_id.",
+        "The stream id, which the stream's messages then carry; needs the control enable_stream_id. Servers keep 16 "
+        "bits of it.",
         Release(6, 5),
+        most=0xFFFF,
     ),
     JsonKey(
         "collections",

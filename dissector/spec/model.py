@@ -66,6 +66,8 @@ __all__ = [
     "Shape",
     "SpecError",
     "SystemEvent",
+    "TableSpec",
+    "TableText",
     "UInt",
     "size_of",
 ]
@@ -136,9 +138,12 @@ class JsonKey:
     doc: str
     since: Release | None = None
     members: tuple[JsonKey, ...] = ()  #: of an object
+    most: int | None = None  #: the largest number that its receiver can keep
 
     def __post_init__(self) -> None:
         check_unique(self.name, [member.name for member in self.members])
+        if self.most is not None and self.type is not JsonType.INTEGER:
+            raise SpecError(f"{self.name}: only numbers have a largest one")
         if bool(self.members) != (self.type is JsonType.OBJECT):
             raise SpecError(f"{self.name}: objects have members, and nothing else has")
 
@@ -289,16 +294,52 @@ class ControlKey(NamedTuple):
     until: Release | None = None
 
 
+class TableText(NamedTuple):
+    """A text in a FlatBuffers table."""
+
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A FlatBuffers table: what its slots hold, in the order of their numbers; later releases add slots at the end."""
+
+    name: str  #: what the servers' schema calls it
+    slots: tuple[Field | TableText, ...]
+    depends: tuple[tuple[str, str], ...] = ()  #: a slot that says nothing unless another one is set, and that one
+
+    def __post_init__(self) -> None:
+        names = [slot.name for slot in self.slots]
+        check_unique(self.name, names)
+        if not {name for pair in self.depends for name in pair} <= set(names):
+            raise SpecError(f"table {self.name}: a slot depends on one that is not there")
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Return the slots that hold numbers."""
+        return tuple(slot for slot in self.slots if isinstance(slot, Field))
+
+
 class SystemEvent(NamedTuple):
-    """A system event: its key and, by version, the fields of its value."""
+    """A system event: its key and, by version, the fields of its value, fixed or in a table."""
 
     id: int
     name: str
     key: Presence
-    versions: tuple[tuple[int, tuple[Field, ...] | None], ...]  #: None: FlatBuffers, shown as bytes
+    versions: tuple[tuple[int, tuple[Field, ...] | TableSpec | None], ...]  #: None: not described, shown as bytes
     doc: str
     since: Release | None = None
     until: Release | None = None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Return all numbers that the event can tell, in any version; of two with one name the first."""
+        found: dict[str, Field] = {}
+        for _, form in self.versions:
+            for field in form.fields if isinstance(form, TableSpec) else form or ():
+                found.setdefault(field.name, field)
+        return tuple(found.values())
 
 
 class DefectSpec(NamedTuple):

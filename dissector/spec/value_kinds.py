@@ -46,7 +46,9 @@ _ALL: tuple[BodySpec, ...] = (
         fields.CACHE_RECORD,
         ("key_length", "value_length"),
     ),
-    BodySpec(Body.SYSTEM_EVENT, "What the event and its version say: fixed fields, or FlatBuffers in version 2."),
+    BodySpec(
+        Body.SYSTEM_EVENT, "What the event and its version say: fixed fields, or a FlatBuffers table in version 2."
+    ),
     BodySpec(
         Body.SECRET,
         "A log-in, or what holds keys, passwords or tokens. It is withheld from every output unless asked for.",

@@ -58,9 +58,17 @@ end
 for _, info in ipairs(SPEC.FRAME_INFOS) do
   numbered(info.fields, SPEC.PARTS)
 end
+for _, slots in pairs(SPEC.TABLES) do
+  for _, slot in ipairs(slots) do
+    slot.part = slot.part and SPEC.PARTS[slot.part]
+    slot.name, slot.size = slot.text or slot.part.name, slot.part and slot.part.size or 4
+  end
+end
 for _, event in pairs(EVENTS) do
   for version, fields in pairs(event.versions) do
-    if fields then
+    if type(fields) == "string" then
+      event.versions[version] = { table = fields, slots = SPEC.TABLES[fields] }
+    elseif fields then
       numbered(fields, SPEC.PARTS)
       fields.size = 0
       for _, part in ipairs(fields) do

@@ -4,9 +4,10 @@
 local is_json, unsnappy, collection_of
 
 do
--- JSON, as strictly as the documents ask for it; only the messages whose value must be JSON are held to it.
+-- JSON, as strictly as the documents ask for it; only the messages whose value must be JSON are held to it. Also returns
+-- the numbers that are members of the outermost object, by name.
 function is_json(s)
-  local p, depth, limit = 1, 0, 200
+  local p, depth, limit, numbers = 1, 0, 200, {}
   local value
   local function space()
     p = find(s, "[^ \t\r\n]", p) or #s + 1
@@ -50,20 +51,27 @@ function is_json(s)
       return true
     end
     while true do
+      local name
       if keyed then
         space()
+        local from = p
         if sub(s, p, p) ~= '"' or not text() then
           return false
         end
+        name = depth == 1 and sub(s, from + 1, p - 2)
         space()
         if sub(s, p, p) ~= ":" then
           return false
         end
         p = p + 1
       end
+      space()
+      local from = p
       local good = value()
       if not good then
         return good
+      elseif name then
+        numbers[name] = tonumber(string.match(sub(s, from, p - 1), "^-?%d[%d.eE+-]*$") or "")
       end
       space()
       local c = sub(s, p, p)
@@ -106,10 +114,10 @@ function is_json(s)
   end
   local good = value()
   if good == nil then
-    return true -- nested deeper than is worth checking
+    return true, {} -- nested deeper than is worth checking
   end
   space()
-  return good and p > #s
+  return good and p > #s, numbers
 end
 
 -- Bytes that were made before, from offset `from` on.

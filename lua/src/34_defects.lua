@@ -49,6 +49,78 @@ local function check_header(head, shape, s, p)
   end
 end
 
+-- A little-endian number of up to 4 bytes at place `at` (from 0) of a string.
+local function little(s, at, size)
+  local result = 0
+  for i = at + size, at + 1, -1 do
+    result = result * 256 + byte(s, i)
+  end
+  return result
+end
+
+-- Where the text is that the slot at place `at` tells the distance to; nil where that leads outside, or it is none.
+local function text_at(s, at)
+  local distance = little(s, at, 4)
+  local start = at + distance
+  if distance == 0 or start + 4 > #s then
+    return nil
+  end
+  local length = little(s, start, 4)
+  if start + 5 + length > #s or byte(s, start + 5 + length) ~= 0 then
+    return nil
+  end
+  return start, length
+end
+
+-- The slots of a FlatBuffers table in a string, in their order: { slot, place, low and high word, length of a text }; a
+-- slot without a place has its default. Nil where anything leads outside. Nothing is followed twice.
+local function slots_of(declared, s)
+  local at = #s >= 4 and little(s, 0, 4)
+  if not at or at + 4 > #s then
+    return nil
+  end
+  local back = little(s, at, 4)
+  local vtable = at - (back >= 2147483648 and back - WORD or back)
+  if vtable < 0 or vtable + 4 > #s then
+    return nil
+  end
+  local vtable_size, size = little(s, vtable, 2), little(s, vtable + 2, 2)
+  if vtable_size < 4 or vtable_size % 2 == 1 or size < 4 or vtable + vtable_size > #s or at + size > #s then
+    return nil
+  end
+  local found = {}
+  for i, slot in ipairs(declared) do
+    local inside = 2 + 2 * i < vtable_size and little(s, vtable + 2 + 2 * i, 2) or 0
+    if inside == 0 then
+      found[i] = { slot, nil, 0, 0 }
+    elseif inside < 4 or inside + slot.size > size then
+      return nil
+    elseif slot.text then
+      local start, length = text_at(s, at + inside)
+      if not start then
+        return nil
+      end
+      found[i] = { slot, start, 0, 0, length }
+    elseif slot.size == 8 then
+      found[i] = { slot, at + inside, little(s, at + inside, 4), little(s, at + inside + 4, 4) }
+    else
+      found[i] = { slot, at + inside, little(s, at + inside, slot.size), 0 }
+    end
+  end
+  return found
+end
+
+-- Read a table into R.slots, a compressed one too (MB-54967): then the places are those of the decompressed value.
+local function read_table(form, value)
+  R.slots = slots_of(form.slots, value)
+  if not R.slots then
+    local plain = value ~= "" and unsnappy(value, LIMITS.body)
+    R.slots = plain and slots_of(form.slots, plain)
+    R.inflated = R.slots and plain
+    report(R.slots and "event-table-compressed" or "event-table-invalid", form.table, "value")
+  end
+end
+
 local function read_event(s, p, value_at, have, value, key, whole)
   local id, version = field_value(s, p, "event"), field_value(s, p, "event_version")
   local event = id and version and EVENTS[id]
@@ -63,6 +135,10 @@ local function read_event(s, p, value_at, have, value, key, whole)
   local fields = event.versions[version]
   if fields == nil then
     report("event-version-unknown", format("%s version %d", event.name, version))
+  elseif fields and fields.table then
+    if whole then
+      read_table(fields, sub(s, p + value_at, p + value_at + value - 1))
+    end
   elseif fields then
     read_parts(fields, value_at, min(value_at + value, have))
     if whole and value ~= fields.size then
@@ -101,6 +177,19 @@ local function check_cache_records(s, p, at, stop)
   end
 end
 
+local function check_json(shape, value)
+  local good, numbers = is_json(value)
+  if not good then
+    report("json-invalid", "the value is not JSON")
+    return
+  end
+  for name, most in pairs(shape.most or {}) do
+    if numbers[name] and numbers[name] > most then
+      report("json-number-too-large", format("%s is %.0f, at most %d can be kept", name, numbers[name], most), "text")
+    end
+  end
+end
+
 local function check_metadata(s, p, at, stop)
   if byte(s, p + at) ~= LIMITS.metadata_version then
     report("nmeta-invalid", "version")
@@ -120,7 +209,7 @@ end
 -- Look at the frame at place p (from 1) of s, of which `have` bytes are there: fills R. No bytes make it raise.
 function examine(head, collections, s, p, body, have)
   R.defect_count, R.fields, R.infos, R.layout = 0, 0, {}, nil
-  R.collection, R.collection_size, R.nmeta = nil, 0, 0
+  R.collection, R.collection_size, R.nmeta, R.slots, R.inflated = nil, 0, 0, nil, nil
   local spec, shape = head.spec, head.shape
   if head.fault then
     report(head.fault, head.name)
@@ -217,8 +306,8 @@ function examine(head, collections, s, p, body, have)
     if complete and value % RECORDS[kind].size > 0 then
       report("records-malformed", format("%d bytes are no multiple of %d", value, RECORDS[kind].size))
     end
-  elseif kind == "JSON" and value > 0 and complete and not is_json(sub(s, p + value_at, p + stop - 1)) then
-    report("json-invalid", "the value is not JSON")
+  elseif kind == "JSON" and value > 0 and complete then
+    check_json(shape, sub(s, p + value_at, p + stop - 1))
   end
 end
 

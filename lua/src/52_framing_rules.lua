@@ -102,7 +102,7 @@ local function is_doubtful(c, side, head, rule, id)
     end
   elseif rule == "FRM-09" then
     return not c.agreed.hello_collections
-  elseif rule == "FRM-10" then
+  elseif rule == "FRM-10" and head.name ~= "system_event" then
     return c.agreed.open_no_value_with_underlying_datatype or (is_unsure(c) and floor(head.datatype / 2) % 2 == 1)
   end
   return depends_on_dialect(c, side, head, rule)

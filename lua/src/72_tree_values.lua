@@ -247,6 +247,31 @@ local function add_metadata(tree, tvb, at, stop)
   end
 end
 
+-- The FlatBuffers table of a system event. Its numbers are little-endian; what has its default is not on the wire.
+local function add_table(tree, tvb, at)
+  local set = {}
+  for _, entry in ipairs(R.slots) do
+    set[entry[1].name] = entry[3] + entry[4] > 0
+  end
+  local bytes = R.inflated and ByteArray.new(R.inflated, true):tvb("Decompressed value") or tvb
+  local start = R.inflated and 0 or at
+  for _, entry in ipairs(R.slots) do
+    local slot, place, low, high, length = entry[1], entry[2], entry[3], entry[4], entry[5]
+    if slot.text then
+      if length and length > 0 then
+        ADD(tree, F[slot.name], RANGE(bytes, start + place + 4, length))
+      end
+    elseif not slot.depends or set[slot.depends] then
+      local number = slot.size == 8 and new_uint64(low, high) or low
+      if place then
+        ADD(tree, F[slot.name], RANGE(bytes, start + place, slot.size), number)
+      else
+        generated(tree, F[slot.name], number)
+      end
+    end
+  end
+end
+
 -- The value of the frame in R.
 function add_value(tree, tvb, pinfo, o, head, have)
   local at, size, shape = o + R.value_at, R.value, head.shape
@@ -279,6 +304,11 @@ function add_value(tree, tvb, pinfo, o, head, have)
     end
     if nmeta > 0 then
       add_metadata(tree, tvb, at + size - nmeta, at + size)
+    end
+  elseif R.slots then
+    add_table(tree, tvb, at)
+    if show_values then
+      ADD(tree, F.value, RANGE(tvb, at, size))
     end
   elseif show_values and not (R.layout and #R.layout.value > 0) then
     ADD(tree, F.value, RANGE(tvb, at, size))

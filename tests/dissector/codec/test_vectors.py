@@ -60,11 +60,28 @@ def test_vector(vector: dict[str, Any]) -> None:
     if "inflated_length" in vector:
         assert decoded.value.inflated is not None
         assert len(decoded.value.inflated) == vector["inflated_length"]
+    if "table" in vector:
+        check_table(decoded, vector["table"])
     if "records" in vector:
         for row, expected_row in zip(decoded.value.records, vector["records"], strict=True):
             key, value = expected_row.pop("key"), expected_row.pop("value")
             assert (row.key.hex(), row.value.hex()) == (key, value)
             assert {name: row[name] for name in expected_row} == expected_row
+
+
+def check_table(decoded: Decoded, expected: dict[str, str | None] | None) -> None:
+    """Compare the texts of a table, and the numbers in it that say nothing: they are no fields of the message."""
+    table = decoded.value.table
+    if expected is None:
+        assert table is None
+        return
+    assert table is not None
+    found = {entry.name: entry.value for entry in table.entries}
+    for name, value in expected.items():
+        if value is None:
+            assert decoded.get(name) is None
+        else:
+            assert found[name] == value.encode()
 
 
 def seen_layouts() -> set[tuple[Message, MessageType, Layout]]:

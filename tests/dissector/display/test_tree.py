@@ -77,7 +77,9 @@ def test_every_byte_of_every_vector_has_its_line(vector: dict[str, Any], redact:
     check_coverage(lines, data, hidden_spans(decoded))
     text = "\n".join(lines)
     for name in vector["fields"]:
-        assert re.search(rf"^    [0-9a-f]{{4}}  [0-9a-f ]+ {name} ", text, re.MULTILINE), name
+        # What has its default in a table, or was compressed, has no bytes of its own.
+        place = "[0-9a-f]{4}  [0-9a-f ]+" if "table" not in vector else "(?:[0-9a-f]{4}  [0-9a-f ]+| +)"
+        assert re.search(rf"^    {place} {name} ", text, re.MULTILINE), name
     for defect in vector.get("defects", []):
         assert f": {defect}: " in text
 

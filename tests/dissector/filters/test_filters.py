@@ -42,6 +42,8 @@ def odd_rows() -> list[dict[str, Any]]:
         {"cas": -1, "key": b"\xff\xfekey", "defects": [], "features": [], "failover_log": [], "name": ""},
         {"cas": -(1 << 63), "key": b"", "defects": ["key-missing", "cas-zero"], "features": [0x12, 0x12]},
         {"cas": NO_END, "key": "schlüssel".encode(), "failover_log": [{"vbucket_uuid": -2, "seqno": 1}], "text": "é\n"},
+        {"cache_records": [{"key": b"key", "by_seqno": 1}, {"key": b"\xff"}], "opcode": 0x66},
+        {"cache_records": [], "opcode": 0x66},
         {"key": b"key\x00_1_", "src": "::1", "dst": "10.0.0.1", "sport": 1, "dport": 2, "end_seqno": NO_END},
         {},
     ]
@@ -88,6 +90,8 @@ def value_in(row: dict[str, Any], column: str) -> Any:
         return value % 2**64
     if column == "failover_log":
         return [entry["vbucket_uuid"] % 2**64 for entry in value]
+    if column == "cache_records":
+        return [entry["key"] for entry in value]
     return value
 
 
@@ -188,10 +192,15 @@ NUMBERS = st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1), st.sampled_fr
 def seen(column: str) -> list[Any]:
     found = [value for value in sample().column(column).to_pylist() if value is not None]
     if found and isinstance(found[0], list):
-        found = [entry["vbucket_uuid"] if isinstance(entry, dict) else entry for each in found for entry in each]
+        found = [_searched(entry) for each in found for entry in each]
     if found and isinstance(found[0], int) and column in {*UNSIGNED, "failover_log"}:
         found = [value % 2**64 for value in found]
     return sorted(set(found)) or [0]
+
+
+def _searched(entry: Any) -> Any:
+    """Return what ``contains`` compares of an entry of a list."""
+    return entry.get("vbucket_uuid", entry.get("key")) if isinstance(entry, dict) else entry
 
 
 def named(name: str) -> list[tree.Literal]:
@@ -210,7 +219,7 @@ def literals(name: str, *, whole: bool = True) -> st.SearchStrategy[tree.Literal
         return st.booleans().map(tree.Boolean)
     if info.kind is FieldKind.TIME:
         return st.one_of(st.sampled_from(column), st.integers(-(2**63), 2**63 - 1)).map(tree.Time)
-    if info.kind is FieldKind.BYTES:
+    if info.kind in {FieldKind.BYTES, FieldKind.RECORDS}:
         pieces = st.sampled_from(column).flatmap(lambda data: st.sampled_from([data, data[:3], data[2:5], data[-2:]]))
         return st.one_of(pieces, st.binary(max_size=4)).map(tree.Bytes)
     if info.kind in STRINGS:
