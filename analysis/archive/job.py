@@ -24,6 +24,7 @@ from analysis.rules import GLOBAL_RULES, RULES
 from analysis.spark.map_in_arrow import map_in_arrow, spark_schema
 from dissector import __version__
 from dissector.errors import InputError
+from dissector.frames.schema import SCHEMA
 from dissector.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -203,9 +204,10 @@ def _paths(contents: Manifest) -> set[str]:
 
 
 def _made_by(options: ReadOptions, *, separate: bool) -> str:
-    """Return a hash of what decides the rows besides the captures: release, options, rules."""
+    """Return a hash of what decides the rows besides the captures: release, columns, options, rules."""
     rules = [rule.id for rule in (*RULES, *GLOBAL_RULES)]
-    text = repr((__version__, options.limits, sorted(options.ports.rules.items()), options.dialect, separate, rules))
+    given = options.limits, sorted(options.ports.rules.items()), options.dialect, separate
+    text = repr((__version__, SCHEMA.names, given, rules))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -35,7 +35,7 @@ _PACKED_ROWS = 512
 _READ_ROWS = 32_768, 131_072
 #: Less than half a megabyte of frames: larger objects get regions of their own from Java's garbage collector, and a
 #: small heap with several sorted runs has few of them.
-_MAX_PACKED_ROWS = 1024
+_MAX_PACKED_ROWS = 1000
 
 
 def packed_frames(path: Path, ring: str, partitions: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:

@@ -14,11 +14,13 @@ from analysis.context.batch import COLUMNS
 from analysis.context.causality import CausalOrder
 from analysis.context.clock import CaptureClock
 from analysis.context.connection_facts import ConnectionFacts
+from analysis.context.connection_rows import ConnectionRows
 from analysis.context.defects import DefectColumns, defect_rows
 from analysis.context.flow_control.tracker import FlowControl
 from analysis.context.progress import DirectionProgress
 from analysis.context.requests.tracker import RequestTracker
 from analysis.context.roles import ConnectionRoles
+from analysis.context.silences import Silences
 from analysis.context.streams.index import StreamIndex
 from analysis.context.streams.instances import Instances
 from analysis.context.tables import Table, gathered
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     from analysis.context.batch import ContextBatch
 
 __all__ = ["COLUMNS", "Context", "Table"]
+
+#: Tables that the tracker of requests fills in, row by row.
+_TRACKED = (
+    *("answers", "requests", "stream_starts", "stream_closes", "add_streams", "completed_streams"),
+    *("opens", "setups", "consumer_requests"),
+)
 
 
 class Context:
@@ -50,6 +58,7 @@ class Context:
         self._facts = ConnectionFacts()
         self._defects = DefectColumns()
         self._flow = FlowControl(self.clock)
+        self._silences = Silences(self.clock, self._tracker)
         self._count = 0
 
     def fold(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Table]]:
@@ -66,10 +75,12 @@ class Context:
         gaps = self._directions.gaps(frames)
         done = self._tracker.read(frames)
         facts = self._facts.fold(frames, done.changes)
-        yield from self._defects.fold(frames, facts, self._directions)
+        connections = ConnectionRows(frames, facts, self._tracker.states)
+        yield from self._defects.fold(frames, facts, self._directions, connections)
         streams = self._streams.fold(frames, done, gaps, self._directions)
         self._tracker.report_starts(done, streams)
         self._tracker.report_replies(done, streams, facts["since"])
+        self._tracker.failover_logs.report(done, streams, facts)
         for name, table in streams.tables(facts):
             table.add("has_defect", gathered(partial(defect_rows, frames), streams.rows.in_batch))
             table.add("end_ignored", lambda rows: self._tracker.ignored_ends(streams.ending_ordinal(rows)))
@@ -77,6 +88,7 @@ class Context:
         streams.note_reached()
         streams.remember()
         self._flow.fold(frames, facts)
+        yield from self._silences.fold(frames, facts)
         yield from self._rest()
         self._directions.commit(frames, gaps)
         for instance in done.over:
@@ -92,10 +104,12 @@ class Context:
 
     def _rest(self) -> Iterator[tuple[str, Table]]:
         tracker = self._tracker
-        for name in ("answers", "requests", "stream_starts", "stream_closes", "add_streams", "completed_streams"):
+        for name in _TRACKED:
             table = getattr(tracker, name).table()
             if table.size:
                 yield name, table
+        yield from tracker.failover_logs.tables()
+        yield from tracker.noops.tables()
         for name, tables in self._flow.tables().items():
             for table in tables:
                 yield name, table

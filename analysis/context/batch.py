@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 COLUMNS = frozenset(
     (
         *("frame", "capture", "packet_first", "packet_last", "time_ns", "connection", "direction"),
-        *("start_offset", "end_offset", "acked_offset", "gap", "skipped", "missing", "dialect", "magic", "opcode"),
+        *("start_offset", "end_offset", "acked_offset", "from_start", "gap", "skipped", "missing", "dialect"),
+        *("magic", "opcode"),
         *("response", "vbucket", "status", "subtype", "datatype", "framing_length", "extras_length", "key_length"),
         *("value_length", "body_length", "opaque", "cas", "flow_bytes", "stream_id", "by_seqno", "rev_seqno", "nmeta"),
         *("name", "key", "key_hash", "text", "features", "defects", "snap_start_seqno", "snap_end_seqno"),
         *("snapshot_type", "max_visible_seqno", "high_completed_seqno", "high_prepared_seqno", "purge_seqno"),
         *("marker_version", "open_flags", "stream_flags", "start_seqno", "end_seqno", "high_seqno", "vbucket_uuid"),
         *("end_reason", "buffer_bytes", "prepared_seqno", "oso_flags", "vbucket_state", "stream_opaque", "event"),
-        *("event_version", "durability_level", "reserved", "deleted"),
+        *("event_version", "durability_level", "reserved", "deleted", "failover_log", "rollback_seqno"),
     )
 )
 _EARLY = {Dialect.UPR.value: 1}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.batch import ContextBatch
+    from analysis.context.frame_refs import Ref
     from dissector.array_types import Longs
 
 
@@ -24,13 +25,19 @@ BACK_NS = SECOND_NS  #: frames of several taps may be in the wrong order by less
 SKEW_NS = SECOND_NS  #: what two directions, stamped by clocks of their own, may be apart
 _TAPS_NS = 2 * SKEW_NS  #: the same, where a step may be taken for either's
 STRAGGLERS = 8  #: a few packets in a row may be late, as they overtake each other
+_PACKETS = 40  #: bits for the number of a packet in its capture
 _MOST_STEPS = 4096  #: a clock that was set more often than this measures nothing
 
 
 def place(capture: Longs, packet: Longs) -> Longs:
     """Return numbers that put packets of several captures in order."""
-    found: Longs = (np.asarray(capture, np.int64) << 40) | packet
+    found: Longs = (np.asarray(capture, np.int64) << _PACKETS) | packet
     return found
+
+
+def _place_of(ref: Ref) -> int:
+    """Return the place of a frame's last packet."""
+    return ref.capture << 40 | ref.packet_last
 
 
 class CaptureClock:
@@ -81,6 +88,11 @@ class CaptureClock:
         self._columns = ()
 
     def _take(self, at: int, time_ns: int) -> None:
+        if at >> _PACKETS != self._last >> _PACKETS and self._last >= 0 and time_ns < self._latest_ns - BACK_NS:
+            # Another capture, which began before this one had ended: that is no step. If it were one of a ring, all
+            # that goes on from one to the other would be measured too short, never too long.
+            self._last, self._last_ns, self._latest_ns, self._behind = at, time_ns, time_ns, 0
+            return
         if time_ns - self._last_ns > LEAP_NS and len(self._leaps) < _MOST_STEPS:
             self._leaps.append((at, self._last_ns, time_ns))
         self._last, self._last_ns = at, time_ns
@@ -124,6 +136,14 @@ class CaptureClock:
                 leapt, unsure = self._between(np.asarray(begin), np.asarray(end))
             passed = np.where(unsure, 0, np.maximum(passed - leapt, 0))
         return passed if passed.ndim else int(passed)
+
+    def passed(self, begin: Ref, end: Ref) -> int:
+        """Return how much time surely passed between two frames, by their places and by their times.
+
+        Around a step packets may stand in another order than they were stamped in.
+        """
+        by_places = self.elapsed(begin.time_ns, end.time_ns, _place_of(begin), _place_of(end))
+        return min(by_places, self.elapsed(begin.time_ns, end.time_ns)) if self.stepped else by_places
 
     def was_set_between(self, begin: Longs | int, end: Longs | int) -> NDArray[np.bool_]:
         """Tell whether the clock was set between two packets, by their places."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: By fact, what it is before anything is known.
-FACTS = {"opened": 0, "producer": -1, "agreed": 0, "unsure": ALL_AGREEMENTS, "window": -1, "since": 0}
+FACTS = {"opened": 0, "producer": -1, "agreed": 0, "unsure": ALL_AGREEMENTS, "refused": 0, "window": -1, "since": 0}
 _DELETE_TIMES = enums.OPEN_FLAGS.bit("include_delete_times")
 _FLEXIBLE = [magic.value for magic in enums.MAGICS if magic.flexible]
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analysis.context.batch import ContextBatch
+    from analysis.context.connection_rows import ConnectionRows
     from analysis.context.progress import DirectionProgress
     from dissector.array_types import Longs, Mask
 
@@ -85,7 +86,11 @@ class DefectColumns:
         self._forms = DialectForms(self._dialects)
 
     def fold(
-        self, frames: ContextBatch, facts: dict[str, Longs], directions: DirectionProgress
+        self,
+        frames: ContextBatch,
+        facts: dict[str, Longs],
+        directions: DirectionProgress,
+        connections: ConnectionRows,
     ) -> Iterator[tuple[str, Table]]:
         """Take a batch, before its directions are committed."""
         before = self._runs.fold(frames)
@@ -95,6 +100,7 @@ class DefectColumns:
         rows = np.flatnonzero(spoken)
         if len(rows):
             yield "messages", _messages(frames, facts, defects, rows, before == 0, settled)
+        yield from connections.tables(spoken, before == 0, defects.doubtful)
         forms = self._forms.fold(frames, settled, defects.with_defect(OTHER_DIALECT), before == 0)
         if forms is not None:
             yield "dialect_forms", forms

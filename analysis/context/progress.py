@@ -78,6 +78,11 @@ class DirectionProgress:
         """Return how much of the other direction the sender had received by then; -1: not known."""
         return self._at("acked", direction)
 
+    def streamed(self, connection: int) -> bool:
+        """Tell whether anything was streamed on a connection before the batch."""
+        sent = self._of["sent"]
+        return connection < len(sent) and int(sent[connection]) > 0
+
     def free(self, connection: int, window: int) -> bool:
         """Tell whether a producer surely had room in its window, even before the last ack."""
         if window <= 0:

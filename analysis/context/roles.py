@@ -71,7 +71,7 @@ class ConnectionRoles:
 
     def _infer(self, frames: ContextBatch, rows: Longs) -> None:
         """Learn from the first of some rows on each connection that only one role sends."""
-        sender = _SENDERS[frames.numbering[rows], frames.response[rows].astype(np.int64), frames.opcode[rows]]
+        sender = SENDERS[frames.numbering[rows], frames.response[rows].astype(np.int64), frames.opcode[rows]]
         telling, produces = rows[sender != _NONE], sender[sender != _NONE]
         _, first = np.unique(frames.connection[telling], return_index=True)
         for at in first.tolist():
@@ -98,4 +98,4 @@ def _sender_table() -> NDArray[np.int8]:
     return table
 
 
-_SENDERS = _sender_table()
+SENDERS = _sender_table()

@@ -58,6 +58,10 @@ class Table:
         """Add a column to a table that is still whole."""
         self._sources[name] = source
 
+    def extended(self, columns: Mapping[str, Any], refs: Mapping[str, Any]) -> Table:
+        """Return a whole table with more columns and references."""
+        return Table(self.size, {**self._sources, **columns}, {**self._refs, **refs}, self._rows)
+
     def refs(self, name: str) -> NDArray[np.void]:
         """Return references to frames, one per row."""
         return self._make(self._refs[name])

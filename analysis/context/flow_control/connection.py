@@ -16,9 +16,9 @@ from analysis.context.clock import SECOND_NS, SKEW_NS
 from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import NEVER, SHORTEST_MESSAGE, BufferSizes
 from analysis.context.flow_control.consumer import ConsumerFlow, UnackedMessages
-from analysis.context.flow_control.doubts import Doubts
+from analysis.context.flow_control.doubts import EVERYTHING, Doubts
 from analysis.context.flow_control.lost_bytes import MOST_PENDING, SHORTEST_ACK, Loss, LostBytes
-from analysis.context.flow_control.producer import QUIET_NS, ProducerFlow
+from analysis.context.flow_control.producer import KEPT_PART, QUIET_NS, UNSEEN_PART, ProducerFlow
 from analysis.context.flow_control.rows import (
     ACK,
     ACKED,
@@ -29,6 +29,7 @@ from analysis.context.flow_control.rows import (
     NONE,
     NOOP,
     SIDE_SHIFT,
+    SIZE,
     TIME,
     RowBuffer,
     loss_rows,
@@ -79,6 +80,7 @@ class FlowTables:
             (
                 "leftover",
                 "leftover_most",
+                "allowance",
                 "window",
                 "quiet_ns",
                 "quiet_s",
@@ -117,8 +119,11 @@ class ConnectionFlow:
         self._acks_known = 0  #: of these, known to the producer
         self._acks_done = 0  #: of these, added up for the consumer
         self._lost = LostBytes(), LostBytes()  #: of the producer and of the consumer
+        self._smallest_ack = 0  #: in bytes; 0: there was none
+        self._acks_lost = False  #: or may have been
         self._lost_acks: list[Loss] = []  #: of the consumer, not yet among the acks
         self._unopened = False
+        self.without_open = False  #: requests may have been sent before the first that was captured
         self._gave_up = False
 
     @property
@@ -144,6 +149,7 @@ class ConnectionFlow:
         elif loss.end - loss.begin >= SHORTEST_ACK and not loss.unnamed:  # what has no name gives nothing back
             self._lost[1].add(loss.begin, loss.end)
             self._lost_acks.append(loss)
+            self._acks_lost = True
             self.buffer_sizes.note_lost_requests(loss.begin, loss.end)
         self._gave_up |= max(each.pending for each in self._lost) > MOST_PENDING
 
@@ -161,6 +167,9 @@ class ConnectionFlow:
         acks = ~own & (kind == ACK)
         if acks.any():
             self._acks = np.concatenate((self._acks, self._in_order(rows[:, acks], self._acks)), axis=1)
+            given = rows[SIZE, acks & (rows[SIZE] > 0)]
+            if len(given):
+                self._smallest_ack = min(int(given.min()), self._smallest_ack or EVERYTHING)
         noops = own & (kind == NOOP)
         if noops.any():
             self._consumer.add_noops(rows[END, noops])
@@ -259,14 +268,15 @@ class ConnectionFlow:
         """Tell which rows can't be decided at all, and why sums of the others may have bounds."""
         reason = UnknownReason.START if self._unopened else UnknownReason.GAP
         if self._gave_up:
-            return Doubts(reason, self._unopened, np.full(rows.shape[1], UnknownReason.LIMIT))
+            return Doubts(reason, self._unopened or self.without_open, np.full(rows.shape[1], UnknownReason.LIMIT))
         acked = rows[ACKED]
         if other.end and acked.min() >= 0:
-            return Doubts(reason, self._unopened)
+            return Doubts(reason, self._unopened or self.without_open)
         one_sided = acked < 0
         if not other.end:  # and it had received something
             one_sided |= np.maximum.accumulate(acked) >= SHORTEST_MESSAGE
-        return Doubts(reason, self._unopened, np.where(one_sided, UnknownReason.ONE_SIDED, UnknownReason.KNOWN))
+        unknown = np.where(one_sided, UnknownReason.ONE_SIDED, UnknownReason.KNOWN)
+        return Doubts(reason, self._unopened or self.without_open, unknown)
 
     def _finish_producer(self, from_producer: CapturedSoFar, from_consumer: CapturedSoFar) -> None:
         """At the end of the capture, report a full window, or an idle producer with unacked bytes."""
@@ -278,7 +288,7 @@ class ConnectionFlow:
         rows = np.array([UnknownReason.LIMIT]) if self._gave_up else None
         if rows is None and not (from_producer.end and from_consumer.end):
             rows = np.array([UnknownReason.ONE_SIDED])
-        doubts = Doubts(reason, self._unopened, rows)
+        doubts = Doubts(reason, self._unopened or self.without_open, rows)
         sent = max(from_producer.end, from_consumer.acked)
         producer.receive_late_acks(late_acks, self._lost[0], sent, doubts)
         end_ns = max(from_producer.time_ns, from_consumer.time_ns)
@@ -323,6 +333,7 @@ class ConnectionFlow:
             {"guilty": guilty, "last": last},
             leftover=left,
             leftover_most=most,
+            allowance=self._allowance(producer.window),
             window=producer.window,
             quiet_ns=quiet,
             quiet_s=quiet // SECOND_NS,
@@ -331,6 +342,16 @@ class ConnectionFlow:
             drift_count=count,
             unknown=doubts.of(np.array([left]), np.array([most])),
         )
+
+    def _allowance(self, window: int) -> int:
+        """Return how much this consumer keeps on purpose: it gives bytes back once so many have come together.
+
+        Servers do so at a fifth of the window, clients at as much as they want: no ack of theirs is smaller. Of one
+        that has never given anything back only half of the window shows that it should have.
+        """
+        if not self._smallest_ack:
+            return window if self._unopened or self._acks_lost else window // UNSEEN_PART
+        return max(window // KEPT_PART, self._smallest_ack)
 
     def _drop_done(self) -> None:
         """Drop the rows that no later sum needs."""

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 QUIET_NS = 10 * SECOND_NS  #: a producer that sends nothing for so long is idle (FLC-04)
 KEPT_PART = 5  #: consumers may leave less than a fifth of the window unacked
+UNSEEN_PART = 2  #: those that have never given anything back, half of it
 _NO_ROW = np.zeros((WIDTH, 1), np.int64)
 
 

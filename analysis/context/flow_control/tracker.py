@@ -81,12 +81,14 @@ class FlowControl:
         # By connection:
         self._active = np.zeros(0, bool)  #: an ack or a control came, so its messages count one by one
         self._unopened = np.zeros(0, bool)
+        self._without_open = np.zeros(0, bool)  #: requests may have come before the first row
         self._open_answered = np.zeros(0, np.int64)  #: ordinal of the answer to an open; 0: none so far
         self._before_window = np.zeros((WIDTH, 0), np.int64)  #: the sum of the messages before that, as one row
 
     def fold(self, frames: ContextBatch, facts: dict[str, Longs]) -> None:
         """Gather the rows of a batch, and hand rows over once there are many."""
         self._grow(int(frames.connection.max()) + 1)
+        self._note_opens(frames)
         # Of several writes to one place the last one stays, and rows are in their order.
         direction = frames.direction_id
         self._end[direction] = frames.numbers("end_offset")
@@ -97,11 +99,6 @@ class FlowControl:
         counted = (frames.numbers("flow_bytes") > 0) & plain
         ack = (frames.kind == kinds.ACK) & plain
         noop = (frames.opcode == kinds.NOOP) & (frames.kind != kinds.NONE) & plain
-        answers = np.flatnonzero((frames.opcode == kinds.OPEN) & frames.response & ~frames.draft)
-        if len(answers):
-            first = answers[::-1]  # of several writes to one place the last one stays
-            first = first[self._open_answered[frames.connection[first]] == 0]
-            self._open_answered[frames.connection[first]] = frames.ordinal[first]
         unknown = self._unknown_bytes(frames)
         control = np.flatnonzero((frames.opcode == kinds.CONTROL) & (frames.kind != kinds.NONE) & ~frames.draft)
         if len(control) or len(unknown):
@@ -139,9 +136,18 @@ class FlowControl:
         for name, empty in (("_end", 0), ("_acked", -1), ("_time_ns", 0), ("_place", 0)):
             setattr(self, name, np.concatenate((getattr(self, name), np.full(2 * more, empty, np.int64))))
         self._before_window = np.concatenate((self._before_window, np.zeros((WIDTH, more), np.int64)), axis=1)
-        for name in ("_active", "_unopened"):
+        for name in ("_active", "_unopened", "_without_open"):
             setattr(self, name, np.concatenate((getattr(self, name), np.zeros(more, bool))))
         self._open_answered = np.concatenate((self._open_answered, np.zeros(more, np.int64)))
+
+    def _note_opens(self, frames: ContextBatch) -> None:
+        """Take note of answers to opens that come first on their connections: nothing was sent before them."""
+        for row in np.flatnonzero((frames.opcode == kinds.OPEN) & frames.response & ~frames.draft).tolist():
+            number = int(frames.connection[row])
+            # A consumer that does not wait for the answer may have sent anything before.
+            seen = self._time_ns[2 * number : 2 * number + 2].any() or (frames.connection[:row] == number).any()
+            if not seen and not self._open_answered[number]:
+                self._open_answered[number] = frames.ordinal[row]
 
     def _unknown_bytes(self, frames: ContextBatch) -> Longs:
         """Return the rows before which bytes were lost, and those of messages that have no name."""
@@ -159,9 +165,14 @@ class FlowControl:
         noop: NDArray[np.bool_],
     ) -> None:
         rows = np.flatnonzero(counted | ack | noop)
+        late = np.flatnonzero(ack)
+        late = late[frames.numbers("from_start")[late] == 0]  # its sender may have asked for a window before
+        self._without_open[frames.connection[late]] = True
         early = rows[facts["opened"][rows] == 0]
         if len(early):
             # The answer to an open that was lost shows as well that nothing had been sent before.
+            # Controls may have been sent with it, though, and been lost as well.
+            self._without_open[frames.connection[early]] = True
             answered = self._open_answered[frames.connection[early]]
             early = early[(answered == 0) | (answered > frames.ordinal[early])]
             self._unopened[frames.connection[early]] = True
@@ -279,6 +290,7 @@ class FlowControl:
             flow = self._flows[connection]
             if self._unopened[connection]:
                 flow.begin_unknown()
+            flow.without_open |= bool(self._without_open[connection])
             flow.add_rows(rows[:, start:end])
             flow.add_up(self._captured(connection))
         self._limit_memory()

@@ -13,7 +13,9 @@ import numpy as np
 from analysis.context import kinds
 from analysis.context.causality import had_received
 from analysis.context.codes import Pairing, UnknownReason
+from analysis.context.requests import failover_events, handovers
 from analysis.context.requests.hidden import queue_of
+from analysis.context.requests.noops import INTERVAL
 from analysis.context.requests.state import (
     CONTROL_AGREEMENTS,
     FEATURE_BITS,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from analysis.context.batch import ContextBatch
     from analysis.context.frame_refs import Ref
     from analysis.context.progress import DirectionProgress
+    from analysis.context.requests.failover_events import FailoverEvent
     from analysis.context.requests.state import ConnectionState
     from analysis.context.requests.tracker import RequestTracker
 
@@ -44,7 +47,7 @@ COLUMNS = (
     *("direction", "response", "opcode", "status", "vbucket", "stream_id", "opaque", "end_offset", "acked_offset"),
     *("key", "text", "features", "open_flags", "stream_flags", "start_seqno", "end_seqno", "vbucket_uuid", "name"),
     *("snap_start_seqno", "snap_end_seqno", "high_seqno", "end_reason", "stream_opaque", "snapshot_type"),
-    *("missing", "value_length", "framing_length"),
+    *("missing", "value_length", "framing_length", "from_start", "failover_log", "rollback_seqno"),
 )
 _PRODUCES = enums.OPEN_FLAGS.bit("producer") | enums.OPEN_FLAGS.bit("notifier")
 #: Requests whose answer is owed.
@@ -71,6 +74,7 @@ class SetupReader:
         self._frames = frames
         self._directions = directions
         self._done = done
+        self._opening = tracker.opening
 
     def take(self, index: int, row: dict[str, Any]) -> None:
         """Take one message."""
@@ -80,16 +84,24 @@ class SetupReader:
         ref = frames.ref(index)
         known = self._directions.acked(int(frames.direction_id[index]) ^ 1)
         state.received[1 - side] = max(state.received[1 - side], known)
+        state.begun[side] = row["from_start"]
         if frames.peer_lost[index]:
             # Its sender had received bytes that were not captured: perhaps answers.
             self._answers_lost(state, index, side, NO_END)
         if frames.draft[index]:
             self._draft(state, index, row, ref)
+        elif row["opcode"] in kinds.BEFORE_OPEN:
+            if not row["response"]:
+                self._opening.note_setup(state, row, ref)
         elif row["response"]:
             self._response(state, index, row, ref)
         elif row["opcode"] == kinds.STREAM_END:
+            self._note_handover(state, index, row)
             self._lifecycle.end(state, row, ref)
+            self._note(failover_events.shaken(index, state, row, ref))
         else:
+            if row["opcode"] == kinds.SET_VBUCKET_STATE:
+                self._note_handover(state, index, row)
             self._request(state, index, row, ref)
         state.received[side] = max(state.received[side], or_else(row["acked_offset"]))
 
@@ -138,6 +150,7 @@ class SetupReader:
         elif request.opcode == kinds.CLOSE_STREAM:
             state.unseen_close = [int(self._frames.ordinal[index])] * 2
         elif request.opcode == kinds.OPEN:
+            self._opening.lost_answer(state, request)
             self._agree(state, index, request, ())  # a connection that goes on was opened
         elif request.opcode == kinds.CONTROL:
             name = request.key.decode("ascii", "replace")
@@ -146,12 +159,13 @@ class SetupReader:
             else:
                 self._doubt_agreements(state, index, control_bit(name))
             state.window_unsure |= name == BUFFER_SIZE
+            state.noops.unsure |= name == INTERVAL
         elif request.opcode == kinds.HELLO:
             self._doubt_agreements(state, index, sum(FEATURE_BITS.values()))
 
     def _doubt_controls(self, state: ConnectionState, index: int) -> None:
         """Take note that a control may have been granted of which nothing is known, and before the open a HELLO."""
-        state.window_unsure = True
+        state.window_unsure = state.noops.unsure = True
         self._doubt_agreements(state, index, CONTROL_AGREEMENTS | (0 if state.opened else sum(FEATURE_BITS.values())))
 
     def _doubt_agreements(self, state: ConnectionState, index: int, bits: int) -> None:
@@ -172,11 +186,20 @@ class SetupReader:
         elif opcode in (kinds.CONTROL, kinds.HELLO):
             request.key, request.text = row["key"] or b"", row["text"] or ""
             request.unreadable = cut
+            if opcode == kinds.CONTROL:
+                self._opening.control(state, request)
+            else:
+                self._opening.note_setup(state, row, ref)
         elif opcode == kinds.STREAM_REQUEST:
             self._stream_request(row, request)
             # A stream id is in the value; so is what is filtered.
             request.unreadable = cut and or_else(row["value_length"], 0) > 0 and row["text"] is None
-            self._lifecycle.note_stream_request(state, request, or_else(row["acked_offset"]))
+            acked = or_else(row["acked_offset"])
+            self._lifecycle.note_stream_request(state, request, acked)
+            self._opening.stream_request(state, request)
+            self._note(
+                failover_events.noted(index, state, request, acked, peer_lost=bool(self._frames.peer_lost[index]))
+            )
         elif opcode == kinds.CLOSE_STREAM:
             request.unreadable = cut and row["stream_id"] is None and or_else(row["framing_length"], 0) > 0
         elif opcode == kinds.SNAPSHOT_MARKER:
@@ -186,27 +209,51 @@ class SetupReader:
             state.remember(state.added, request.vbucket, request)
         if opcode not in OWED and opcode != kinds.HELLO:
             return
-        if state.wait((side, opcode, opaque), request):
+        first = state.pending.first((side, opcode, opaque))
+        waits = state.wait((side, opcode, opaque), request)
+        if opcode in handovers.ASKING:
+            handovers.note_request(state, _stream_of(state, row), request, first)
+        elif opcode == kinds.NOOP and state.producer in (-1, side):
+            self._tracker.noops.ask(state, request, or_else(row["acked_offset"]))
+        if waits:
             if opcode in _LEAVING:
                 state.leaving[vbucket] += 1
             if request.maybe_answered:
                 self._maybe_answered(state, index, request)
 
+    def _note_handover(self, state: ConnectionState, index: int, row: dict[str, Any]) -> None:
+        """Take note of what the sender of a vbucket state, or of a stream end, had been answered."""
+        known = handovers.facts(state, _stream_of(state, row), row["direction"], or_else(row["acked_offset"]))
+        self._done.handovers[index] = known
+
     def _open(self, state: ConnectionState, index: int, row: dict[str, Any], ref: Ref, request: PendingRequest) -> None:
         flags = or_else(row["open_flags"], 0)
         side = row["direction"]
+        request.numbers["flags"] = flags
+        if not row["from_start"]:
+            if state.opened == 0 and self._streamed_before(index):
+                return  # no beginning: what was agreed upon before the capture began is not known
+            # A HELLO may have come before the capture began.
+            state.doubted |= sum(FEATURE_BITS.values()) & ~state.hello_seen
         if state.opened == 0:
             state.opened = ref.ordinal
             self._done.change("opened", index, ref.ordinal)
             self._done.change("unsure", index, state.unsure)
-        if row["open_flags"] is not None:
+        sets_roles = self._opening.open(state, request)
+        if row["open_flags"] is not None and sets_roles:
             state.producer = 1 - side if flags & _PRODUCES else side
             self._done.change("producer", index, state.producer)
-        request.numbers["flags"] = flags
+
+    def _streamed_before(self, index: int) -> bool:
+        """Tell whether something was streamed on a row's connection before it."""
+        frames, number = self._frames, int(self._frames.connection[index])
+        counted = frames.numbers("flow_bytes")[:index] > 0
+        return self._directions.streamed(number) or bool((counted & (frames.connection[:index] == number)).any())
 
     @staticmethod
     def _stream_request(row: dict[str, Any], request: PendingRequest) -> None:
         request.stream_id = requested_stream_id(row["text"]) or 0
+        request.ranged = row["snap_end_seqno"] is not None
         high = row["high_seqno"]
         request.numbers = {
             "start": or_else(row["start_seqno"]),
@@ -224,6 +271,7 @@ class SetupReader:
         opcode, side, opaque, status = row["opcode"], row["direction"], row["opaque"], or_else(row["status"])
         request = state.answer((1 - side, opcode, opaque))
         if request is not None:
+            request.answer_end = row["end_offset"]
             if opcode in _LEAVING:
                 state.leaving[request.vbucket] -= 1
             if self._frames.peer_lost[index] or state.unasked(1 - side, opcode, opaque, or_else(row["acked_offset"])):
@@ -232,6 +280,9 @@ class SetupReader:
                 request.unreadable |= request.maybe_answered
             state.hidden[1 - side].settle(opcode, opaque, request.ref.start_offset)
             self._note_overtaken(state, request)
+            self._note_refusal(state, index, request, ref, status)
+            if opcode == kinds.NOOP:
+                self._tracker.noops.answer(state, request, ref)
             self._report_pair(state, request, ref, status)
             self._apply_answer(state, index, request, row, ref, status)
         elif opcode == kinds.SNAPSHOT_MARKER or (opcode not in OWED and opcode != kinds.HELLO):
@@ -240,6 +291,26 @@ class SetupReader:
             self._report_unasked(state, index, row, ref)
             if status == enums.SUCCESS:
                 self._apply_unasked(state, index, row)
+            elif opcode == kinds.CONTROL:
+                self._doubt_controls(state, index)  # what was refused is not known
+        self._note(failover_events.told(index, state, row, ref, request))
+
+    def _note_refusal(self, state: ConnectionState, index: int, request: PendingRequest, ref: Ref, status: int) -> None:
+        """Take note whether a control was refused."""
+        if request.opcode != kinds.CONTROL:
+            return
+        agreement, before = control_bit(request.key.decode("ascii", "replace")), state.refused
+        if status == enums.SUCCESS:
+            state.refused &= ~agreement
+        else:
+            state.refused |= agreement
+            state.refusals[agreement] = ref
+        if state.refused != before:
+            self._done.change("refused", index, state.refused)
+
+    def _note(self, event: FailoverEvent | None) -> None:
+        if event is not None:
+            self._done.failover.append(event)
 
     @staticmethod
     def _note_overtaken(state: ConnectionState, request: PendingRequest) -> None:
@@ -262,6 +333,8 @@ class SetupReader:
         unknown = state.unasked(side, row["opcode"], opaque, or_else(row["acked_offset"]))
         if not unknown and self._frames.peer_lost[index]:
             unknown = UnknownReason.ONE_SIDED
+        if row["opcode"] == kinds.NOOP and first is None and not self._frames.draft[index]:
+            self._tracker.noops.answer_wrongly(state, opaque, ref, or_else(row["acked_offset"]), unknown)
         self._tracker.report_unasked(state, row, ref, first, unknown)
 
     def _apply_unasked(self, state: ConnectionState, index: int, row: dict[str, Any]) -> None:
@@ -280,6 +353,7 @@ class SetupReader:
     def _report_pair(self, state: ConnectionState, request: PendingRequest, ref: Ref, status: int) -> None:
         """Report an answer and its request."""
         state.remember(state.answered, (request.ref.side, request.opcode, request.opaque), request.ref)
+        not_open, unknown = self._opening.not_open(state, request)
         self._tracker.answers.add(
             state.number,
             request.vbucket,
@@ -291,6 +365,8 @@ class SetupReader:
             pairing=Pairing.ANSWERED,
             latency_ns=ref.time_ns - request.ref.time_ns,
             opaque=request.opaque,
+            not_open=int(not_open),
+            unknown=unknown,
         )
         if request.opcode in OWED:
             self._tracker.report_answered(state, request, ref)
@@ -300,6 +376,8 @@ class SetupReader:
     ) -> None:
         """Apply what an answer changes: agreements, and starts and ends of streams."""
         opcode = request.opcode
+        if opcode == kinds.OPEN:
+            self._opening.answer(state, request, ref, status)
         if opcode == kinds.ADD_STREAM:
             self._lifecycle.answer_add_stream(state, request, row, ref, status)
         elif opcode == kinds.SNAPSHOT_MARKER:
@@ -324,16 +402,19 @@ class SetupReader:
         if request.opcode == kinds.HELLO:
             for feature in features:
                 state.agreed |= FEATURE_BITS.get(feature, 0)
-            state.doubted &= ~sum(FEATURE_BITS.values())
+            state.hello_seen = sum(FEATURE_BITS.values())
+            state.doubted &= ~state.hello_seen
         elif request.opcode == kinds.OPEN:
             for flag in enums.OPEN_FLAGS.members:
                 if request.numbers["flags"] & flag.value:
                     state.agreed |= bit(f"open_{flag.name}")
         elif request.opcode == kinds.CONTROL:
             name = request.key.decode("ascii", "replace")
+            if not request.unreadable:
+                self._tracker.noops.agree(state, name, request.text, self._frames.ref(index))
             if request.unreadable:
                 state.doubted |= CONTROL_AGREEMENTS
-                state.window_unsure = True
+                state.window_unsure = state.noops.unsure = True
             elif name == BUFFER_SIZE and not (request.text.isascii() and request.text.isdigit()):
                 state.window_unsure = True  # 3.0.0 takes it for 0, and stalls
             elif name == BUFFER_SIZE:
@@ -427,3 +508,10 @@ class SetupReader:
         )
         if name == "stream_ok":
             self._lifecycle.begin(state, index, found, ref, draft=True)
+
+
+def _stream_of(state: ConnectionState, row: dict[str, Any]) -> int:
+    """Return the key of the stream that a message of the producer belongs to."""
+    return int(
+        keys.stream_key(state.number, or_else(row["vbucket"], 0), or_else(row["stream_id"], 0), row["direction"])
+    )

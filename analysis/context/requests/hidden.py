@@ -36,6 +36,7 @@ class HiddenBytes:
 
     row: int = 0  #: the first row after the last loss; 0: nothing was lost
     acked: int = -1  #: what its sender had received of the other side by then
+    total: int = 0  #: bytes of all losses
     _begins: list[int] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _settled: dict[tuple[int, ...], int] = field(default_factory=dict)  #: by queue: offset of an answered request
@@ -43,6 +44,7 @@ class HiddenBytes:
     def add(self, begin: int, end: int, row: int, acked: int) -> None:
         """Take note of a loss; ``row`` is the frame after it, whose sender had received so much."""
         self.row, self.acked = row, max(acked, self.acked)
+        self.total += max(end - begin, 0)
         self._begins.append(begin)
         self._ends.append(end)
         if len(self._begins) > _MOST:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.context.codes import UnknownReason
 from analysis.context.requests.hidden import HiddenBytes
+from analysis.context.requests.opening import OpenState
 from dissector.frames import stream_key as keys
 from dissector.frames.pairing import PendingRequests
 from dissector.spec import enums
@@ -18,9 +19,12 @@ from dissector.spec.registry import HEADER_SIZE
 
 if TYPE_CHECKING:
     from analysis.context.frame_refs import Ref
+    from analysis.context.requests.handovers import Handover
 
 #: A hostile capture must not fill the memory: of each kind so many are remembered per connection.
 MAX_WAITING = 8192
+#: 3.0 sends no-ops every 180 s, from 3.0.2 on it is 20 s: without an agreement it may be either.
+DEFAULT_INTERVAL_NS = 180 * 10**9
 
 #: What can be agreed upon, a bit each: control parameters by name, HELLO features, and open flags.
 AGREEMENTS: tuple[str, ...] = (
@@ -79,12 +83,15 @@ class PendingRequest:
     stream_id: int = 0
     opaque: int = 0
     marker_end: int = -1
+    ranged: bool = False  #: stream request: it tells the snapshot that the client is in
     text: str = ""
     key: bytes = b""
     numbers: dict[str, int] = field(default_factory=dict)
     links: list[AddStreamLink] = field(default_factory=list)  #: add stream: the stream requests that carry it out
     maybe_answered: bool = False  #: the answer may be in bytes that were lost
     answered: bool = False
+    misanswered: bool = False  #: a no-op: it was answered with another opaque
+    answer_end: int = -1  #: where its answer ends, in the other side's bytes
     overtaken: bool = False  #: a request that came after it was answered, and no answer can have been lost before
     reported: bool = False  #: that its answer is overdue
     unreadable: bool = False  #: what it asks for is not known: a part was not captured, or it may be another's answer
@@ -136,6 +143,18 @@ class PendingClose:
 
 
 @dataclass(slots=True, eq=False)
+class NoopState:
+    """What is remembered of a connection's no-ops."""
+
+    interval_ns: int = DEFAULT_INTERVAL_NS
+    unsure: bool = False  #: another interval may have been agreed upon
+    first_due: int = 0  #: the first row with no-ops on and a stream there; 0: not yet
+    due: Ref | None = None  #: from when on the next one is due; None: one waits for its answer, or none is due
+    last: PendingRequest | None = None
+    lost_bytes: int = 0  #: of its sender, up to it
+
+
+@dataclass(slots=True, eq=False)
 class ConnectionState:
     """One connection."""
 
@@ -144,6 +163,10 @@ class ConnectionState:
     producer: int = -1  #: side
     agreed: int = 0
     doubted: int = 0  #: of what can be agreed upon, that of which an answer may have been lost
+    hello_seen: int = 0  #: the features that a HELLO has settled: all, or none
+    refused: int = 0  #: controls that were refused, and not granted since
+    refusals: dict[int, Ref] = field(default_factory=dict)  #: agreement to the answer that refused it
+    opening: OpenState = field(default_factory=OpenState)
     window: int = -1  #: accepted connection_buffer_size; -1: none
     window_unsure: bool = False  #: another size may have been accepted
     hidden: tuple[HiddenBytes, HiddenBytes] = field(default_factory=lambda: (HiddenBytes(), HiddenBytes()))  #: by side
@@ -151,6 +174,7 @@ class ConnectionState:
     #: By side: the first row from which on a stream may have begun that nobody saw begin; 0: none.
     unseen_streams: list[int] = field(default_factory=lambda: [0, 0])
     unseen_close: list[int] = field(default_factory=lambda: [0, 0])  #: by side: the last close of a stream unknown
+    begun: list[bool] = field(default_factory=lambda: [False, False])  #: by side: its first byte was captured
     overflowed: bool = False  #: something was not kept because there was no room
     #: Requests by (side, opcode, opaque).
     pending: PendingRequests[PendingRequest] = field(default_factory=lambda: PendingRequests(MAX_WAITING))
@@ -167,6 +191,9 @@ class ConnectionState:
     leaving: Counter[int] = field(default_factory=Counter)  #: vbuckets whose stream is being closed or handed over
     opaques: OrderedDict[int, int] = field(default_factory=OrderedDict)  #: of streams, to a stream key
     closing: dict[int, PendingClose] = field(default_factory=dict)
+    #: Stream key to what its consumer was asked to confirm.
+    handovers: OrderedDict[int, Handover] = field(default_factory=OrderedDict)
+    noops: NoopState = field(default_factory=NoopState)
     reached: dict[int, Ref] = field(default_factory=dict)  #: key of a stream to the item that reached its end
     #: Vbucket to the add stream in progress, and to its last stream request that carries out none.
     added: OrderedDict[int, PendingRequest] = field(default_factory=OrderedDict)

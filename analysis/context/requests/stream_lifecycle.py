@@ -17,6 +17,8 @@ from dissector.spec import enums
 
 if TYPE_CHECKING:
     from analysis.context.frame_refs import Ref
+    from analysis.context.requests.failover_events import FailoverEvent
+    from analysis.context.requests.handovers import HandoverFacts
     from analysis.context.requests.state import ConnectionState, PendingRequest, ReplyToData
     from analysis.context.requests.tracker import RequestTracker
 
@@ -58,6 +60,8 @@ class BatchChanges:
     )  #: rows that confirm a marker
     starts: list[StreamStart] = field(default_factory=list)
     replies: list[ReplyToData] = field(default_factory=list)
+    failover: list[FailoverEvent] = field(default_factory=list)
+    handovers: dict[int, HandoverFacts] = field(default_factory=dict)  #: of vbucket states and stream ends, by row
 
     def change(self, fact: str, row: int, value: int) -> None:
         """Let a fact about the row's connection change there."""
@@ -116,6 +120,8 @@ class StreamLifecycle:
         if closing is not None:
             # The vbucket has a new stream, and the old one never got a stream end.
             self._tracker.report_close(state, closing, None, 0, self._lost_since(state, closing))
+        lone = not any(self._alive(state, each) for each in state.live)
+        self._tracker.noops.begin_stream(state, ref, lone=lone)
         self._leave(state, key)
         self._done.begins[index] = (key, fresh)
         state.live[key] = fresh
@@ -164,6 +170,7 @@ class StreamLifecycle:
         if previous >= 0:
             self._done.over.append(previous)
         state.reached.pop(key, None)
+        state.handovers.pop(key, None)
         state.over.discard(key)
         state.ended.pop(key, None)
 

@@ -21,6 +21,9 @@ from analysis.context.codes import Pairing, UnknownReason
 from analysis.context.frame_refs import Ref
 from analysis.context.losses import losses_of
 from analysis.context.requests.dispatch import ACK_WANTED, COLUMNS, OWED, SetupReader
+from analysis.context.requests.failover_logs import FailoverLogs
+from analysis.context.requests.noops import NoopTables
+from analysis.context.requests.opening import OpenReader
 from analysis.context.requests.state import MAX_WAITING, ConnectionState
 from analysis.context.requests.stream_lifecycle import BatchChanges, or_else
 from analysis.context.schema import TABLES
@@ -61,12 +64,17 @@ class RequestTracker:
         self._directions, self._clock = directions, clock
         #: Ordinals of stream ends with another stream's opaque.
         self._ignored_ends: OrderedDict[int, None] = OrderedDict()
+        self.noops = NoopTables(directions, clock)
         self.answers = _records("answers")
         self.requests = _records("requests")
         self.stream_starts = _records("stream_starts")
         self.stream_closes = _records("stream_closes")
         self.add_streams = _records("add_streams")
         self.completed_streams = _records("completed_streams")
+        self.opens, self.setups = _records("opens"), _records("setups")
+        self.consumer_requests = _records("consumer_requests")
+        self.opening = OpenReader(self.opens, self.setups, self.consumer_requests)
+        self.failover_logs = FailoverLogs()
 
     def state(self, connection: int) -> ConnectionState:
         """Return what is remembered of a connection."""
@@ -113,6 +121,9 @@ class RequestTracker:
     def finish(self) -> None:
         """Report, at the end of the frames, everything that never came."""
         for state in self.states.values():
+            self.opening.finish(state)
+            live = any(self.instances["granted"][each] and key not in state.over for key, each in state.live.items())
+            self.noops.finish(state, live=live)
             for request in state.pending:
                 # HELLO, and what the draft asks, is owed no answer.
                 if request.opcode in OWED and not request.draft and not request.reported:
@@ -129,6 +140,7 @@ class RequestTracker:
             for key, ref in state.reached.items():
                 side = keys.side_of(key)
                 self._report_not_ended(state, key, ref, self._directions.time_ns(state.number * 2 + side))
+        self.failover_logs.finish()
 
     # ------------------------------------------------------------------------------------------------ what never came
 
@@ -137,6 +149,7 @@ class RequestTracker:
 
         Its last frame before the loss came at ``time_ns``, and it had received so much of the other side by then.
         """
+        self.noops.report_overdue(state, side, time_ns)
         for request in state.fresh[1 - side]:
             late = request.overtaken or request.opcode not in (*PATIENT, kinds.SNAPSHOT_MARKER, kinds.SET_VBUCKET_STATE)
             if request.answered or request.reported or not late or not had_received(acked, request.end_offset):

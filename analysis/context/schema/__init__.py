@@ -5,7 +5,17 @@ The context fills the tables in, rules are written in their columns, and ``docs/
 
 from __future__ import annotations
 
-from analysis.context.schema import archive_tables, flow_tables, message_tables, request_tables, stream_tables
+from analysis.context.schema import (
+    archive_tables,
+    failover_tables,
+    flow_tables,
+    handover_tables,
+    message_tables,
+    noop_tables,
+    request_tables,
+    setup_tables,
+    stream_tables,
+)
 from analysis.context.schema.model import Column, Reference, TableSchema, View, Vocabulary
 
 __all__ = ["ARCHIVE_TABLES", "TABLES", "Column", "Reference", "TableSchema", "View", "Vocabulary", "vocabulary"]
@@ -13,7 +23,16 @@ __all__ = ["ARCHIVE_TABLES", "TABLES", "Column", "Reference", "TableSchema", "Vi
 #: By name, in the order of pages.
 TABLES: dict[str, TableSchema] = {
     each.name: each
-    for each in (*message_tables.TABLES, *stream_tables.TABLES, *request_tables.TABLES, *flow_tables.TABLES)
+    for each in (
+        *message_tables.TABLES,
+        *setup_tables.TABLES,
+        *stream_tables.TABLES,
+        *request_tables.TABLES,
+        *failover_tables.TABLES,
+        *flow_tables.TABLES,
+        *handover_tables.TABLES,
+        *noop_tables.TABLES,
+    )
 }
 #: Those that the context does not fill in: an archive has them.
 ARCHIVE_TABLES: dict[str, TableSchema] = {each.name: each for each in archive_tables.TABLES}

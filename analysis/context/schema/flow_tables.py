@@ -87,6 +87,7 @@ IDLE_PRODUCERS = table(
         _window(_PRODUCER),
         Column("leftover", "bytes that are never given back; at least, where something was lost", _CONSUMER),
         Column("leftover_most", "the same at most", _CONSUMER),
+        Column("allowance", "bytes of which the consumer may keep less, by the window and by its own acks", _CONSUMER),
         Column("quiet_ns", "time for which the producer sends nothing", _PRODUCER, words.DURATION_NS),
         Column("quiet_s", "the same in seconds", _PRODUCER, words.DURATION_S),
         _STEPPED,

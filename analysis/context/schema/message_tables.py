@@ -47,6 +47,8 @@ def _defects() -> tuple[Column, ...]:
     return tuple(found)
 
 
+SEARCHED = truth("searched", "the frame was searched for after a loss or after bytes that are no frame; it may be none")
+DOUBTFUL = truth("doubtful", "something of the connection was lost up to here, or its sender had received more")
 MESSAGES = table(
     "messages",
     "every message of UPR, with its defects",
@@ -70,9 +72,9 @@ MESSAGES = table(
         Column("odd_flags_field", "the first field with flags that have no name", words=words.FLAG_FIELD),
         Column("odd_flags_value", "what it holds"),
         *_defects(),
-        truth("searched", "the frame was searched for after a loss or after bytes that are no frame; it may be none"),
+        SEARCHED,
         truth("dialect_unknown", "messages leave it open which dialect is spoken, or the message was read in another"),
-        truth("doubtful", "something of the connection was lost up to here, or its sender had received more"),
+        DOUBTFUL,
     ),
 )
 UNFRAMED_BYTES = TableSchema(

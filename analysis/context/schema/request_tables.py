@@ -29,6 +29,7 @@ ANSWERS = table(
         ),
         truth("dialect_shown", "the connection's dialect is known by a message that only one has"),
         truth("repeated", "a request with this opcode and opaque was answered before"),
+        truth("not_open", "it answers what only a connection that was opened can ask for, and none was granted yet"),
         _LATENCY,
         _UNKNOWN,
     ),

@@ -26,6 +26,7 @@ _FIELDS = (
     frame_column("snapshot_type", words.MARKER_FLAGS),
     frame_column("end_reason", words.END_REASON),
     frame_column("oso_flags", words.OSO_MARKER),
+    frame_column("vbucket_state", words.VBUCKET_STATE),
     frame_column("time_ns", words.TIME_NS),
     frame_column("cas", words.CAS),
     Column("by_seqno", "the message's seqno; -1: it has none, or it could not be read", _EITHER),
@@ -94,6 +95,7 @@ _ITEMS = (
     Column("ending_opaque", "opaque of that stream end", _EITHER),
     truth("end_ignored", "that stream end has another stream's opaque, and ends nothing"),
     Column("closing_ordinal", "row of the answer to a close stream before"),
+    Column("activated_ordinal", "row of a vbucket state active before"),
     Column("acked_before", "seqno that the replica acknowledged last", View.CONSUMER),
 )
 _DOCUMENTS = (
@@ -134,6 +136,7 @@ _REFS = (
     Reference("bracket", "the last start or end of an out-of-order snapshot"),
     Reference("ending", "a stream end before"),
     Reference("closing", "the answer to a close stream before"),
+    Reference("activated", "a vbucket state active before"),
     Reference("before", "the replica's last seqno acknowledged"),
 )
 
@@ -156,4 +159,16 @@ SEQNO_ACKS = TableSchema(
     STREAM.refs,
     STREAM,
 )
-TABLES = (STREAM, CONFIRMATIONS, SEQNO_ACKS)
+RESUMED_STREAMS = TableSchema(
+    "resumed_streams",
+    "the markers and items with which a stream begins that goes on behind the vbucket's stream before it on the "
+    "connection",
+    (
+        *STREAM.columns,
+        Column("resumed_after", "the last seqno that the stream before had delivered"),
+        truth("resumed_surely", "nothing of that stream can have come after it"),
+    ),
+    STREAM.refs,
+    STREAM,
+)
+TABLES = (STREAM, CONFIRMATIONS, SEQNO_ACKS, RESUMED_STREAMS)

@@ -34,6 +34,8 @@ _NUMBERS: dict[str, int] = {
     "candidate": UNKNOWN,  #: opaque of the last message, where the stream's own is not known
     "ending_opaque": UNKNOWN,  #: of the last stream end
     "seen": 0,  #: ordinal of the last message
+    "resumed_after": UNKNOWN,  #: the last seqno of the vbucket's stream before, if this one goes on behind it
+    "resumed_surely": 0,  #: 1: and nothing of that one can have come after it
     "filtered": 0,  #: 1: the request names collections, so items may be missing
     # what the last messages of the instance said
     "marker_start": UNKNOWN,
@@ -46,6 +48,8 @@ _NUMBERS: dict[str, int] = {
     "merged": 0,  #: 1: a marker started inside what the one before it had left unsent
     "markers_lost": 0,  #: markers before which another one may have been lost
     "unconfirmed_markers": 0,  #: markers that request an ack and have none yet
+    "states": 0,  #: vbucket states since the beginning
+    "last_state": UNKNOWN,
     "items": 0,  #: since the marker
     "total": 0,  #: since the beginning
     "last_seqno": UNKNOWN,
@@ -63,6 +67,7 @@ _NUMBERS: dict[str, int] = {
 }
 _REFS = (
     *("request", "answer", "marker", "last", "opening", "ending", "closing", "bracket", "seqno_ack"),
+    "activated",
     *("started", "finish"),  # the draft's
 )
 

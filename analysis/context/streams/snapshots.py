@@ -46,8 +46,8 @@ class Snapshots:
         )
         self.marker_ordinal = stream_rows.last_ordinal(stream_rows.markers, "marker")
         self.bracket_ordinal = stream_rows.last_ordinal(stream_rows.brackets, "bracket")
-        self._accepted = accepted_items(stream_rows, self)
-        self.previous_seqno = stream_rows.last_value(self._accepted, "by_seqno", "last_seqno")
+        self.accepted = accepted_items(stream_rows, self)
+        self.previous_seqno = stream_rows.last_value(self.accepted, "by_seqno", "last_seqno")
         self._upr = bool(stream_rows.frames.early.any())
         self._draft = bool(stream_rows.frames.draft.any())
 
@@ -113,7 +113,7 @@ class Snapshots:
     def columns(self) -> dict[str, Column]:
         """Return the columns."""
         stream_rows = self._stream_rows
-        previous = stream_rows.last_ordinal(self._accepted, "last")
+        previous = stream_rows.last_ordinal(self.accepted, "last")
         return {
             "marker_start": self.marker_start,
             "marker_end": self.marker_end,
@@ -121,8 +121,8 @@ class Snapshots:
             "marker_ordinal": self.marker_ordinal,
             "lost_since_marker": stream_rows.lost_since(self.marker_ordinal),
             "previous_seqno": self.previous_seqno,
-            "previous_opcode": stream_rows.last_value(self._accepted, "opcode", "last_opcode"),
-            "previous_offset": stream_rows.last_value(self._accepted, "end_offset", "last_offset"),
+            "previous_opcode": stream_rows.last_value(self.accepted, "opcode", "last_opcode"),
+            "previous_offset": stream_rows.last_value(self.accepted, "end_offset", "last_offset"),
             "previous_ordinal": previous,
             "lost_since_previous": stream_rows.lost_since(previous),
             "opening_ordinal": stream_rows.last_ordinal(self._opening, "opening"),
@@ -148,7 +148,7 @@ class Snapshots:
         stream_rows = self._stream_rows
         return {
             "marker": stream_rows.last_ref(stream_rows.markers, "marker"),
-            "last": stream_rows.last_ref(self._accepted, "last"),
+            "last": stream_rows.last_ref(self.accepted, "last"),
             "opening": stream_rows.last_ref(self._opening, "opening"),
             "bracket": stream_rows.last_ref(stream_rows.brackets, "bracket"),
         }
@@ -316,8 +316,8 @@ class Snapshots:
             instances["whole_from"][entries[here]] = stream_rows.seqno[found[here]]
             instances["whole_gap"][entries[here]] = stream_rows.key_gaps[found[here]]
         for name, column in (("last_seqno", "by_seqno"), ("last_opcode", "opcode"), ("last_offset", "end_offset")):
-            stream_rows.remember_value(name, self._accepted, column)
-        stream_rows.remember_ref("last", self._accepted)
+            stream_rows.remember_value(name, self.accepted, column)
+        stream_rows.remember_ref("last", self.accepted)
         if len(stream_rows.brackets):
             stream_rows.remember_ref("bracket", stream_rows.brackets)
             stream_rows.remember_value("oso", stream_rows.brackets, "oso_flags")

@@ -15,6 +15,7 @@ from analysis.context import kinds
 from analysis.context.causality import had_received
 from analysis.context.lookback import RowsOfKind
 from analysis.context.streams.documents import Documents
+from analysis.context.streams.handover_columns import HandoverColumns
 from analysis.context.streams.instances import UNKNOWN
 from analysis.context.streams.rows import CLOSED, CONFIRMED
 from analysis.context.streams.snapshots import Snapshots
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from analysis.context.requests.state import ReplyToData
     from analysis.context.requests.stream_lifecycle import BatchChanges
     from analysis.context.streams.index import StreamIndex
+    from analysis.context.streams.instances import Instances
     from analysis.context.streams.rows import Column, Rows, StreamRows
     from dissector.array_types import Longs
 
@@ -45,6 +47,7 @@ _OF_FRAMES = (
 )
 #: Columns of the instance.
 _OF_INSTANCES = ("serial", "granted", "presumed", "start", "end", "flags", "ask_snap_start", "ask_snap_end", "filtered")
+_OF_RESUMED = (kinds.DATA, kinds.MARKER)
 _TAKEOVER = enums.STREAM_FLAGS.bit("takeover")
 _ACK_REQUESTED = enums.MARKER_FLAGS.bit("acknowledge")
 
@@ -62,6 +65,7 @@ class StreamTables:
         self._documents = Documents(rows, self._snapshots, index.versions, index.syncs)
         self._ends = {"ending": rows.rows_of_kind(kinds.END), "closing": rows.rows_of_kind(CLOSED)}
         self.ending_ordinal = rows.last_ordinal(self._ends["ending"], "ending")
+        self._handovers = HandoverColumns(rows, changes.handovers)
         self._acks = rows.rows_of_kind(kinds.SEQNO_ACK)
         self._own = RowsOfKind(rows.groups, (rows.kind >= kinds.FIRST_OF_STREAM) & (rows.kind <= kinds.LAST_OF_STREAM))
         self._opaques = self._learned_opaques()
@@ -70,7 +74,7 @@ class StreamTables:
         self._asking = RowsOfKind(rows.groups, rows.markers.mask & (flags > 0) & (flags & _ACK_REQUESTED > 0))
 
     def tables(self, facts: Mapping[str, Longs]) -> Iterator[tuple[str, Table]]:
-        """Give out the tables: messages of streams, confirmations of markers, seqnos acknowledged."""
+        """Give out the tables: messages of streams, states and ends, confirmations of markers, seqnos acknowledged."""
         rows = self.rows
         columns = self._frame_columns(facts) | self._instance_columns()
         refs: dict[str, Column | NDArray[np.void]] = {"guilty": gathered(rows.frames.refs, rows.in_batch)}
@@ -85,9 +89,17 @@ class StreamTables:
         refs["before"] = rows.last_ref(self._acks, "seqno_ack")
         columns["unconfirmed_markers"] = self._unconfirmed_markers
         self._add_confirmed(columns, refs)
-        columns |= self._snapshots.columns() | self._documents.columns()
-        refs |= self._snapshots.refs()
+        columns |= self._snapshots.columns() | self._documents.columns() | self._handovers.columns()
+        refs |= self._snapshots.refs() | self._handovers.refs()
         whole = Table(rows.size, columns, refs)
+        resumed = self._resumed()
+        if len(resumed):
+            for name in ("resumed_after", "resumed_surely"):
+                whole.add(name, rows.from_instance(name))
+            yield "resumed_streams", whole.take(resumed)
+        handovers = self._handovers.table(whole)
+        if handovers is not None:
+            yield "handovers", handovers
         extra = rows.kind > kinds.LAST_OF_STREAM
         if not extra.any():
             yield "stream", whole
@@ -96,6 +108,16 @@ class StreamTables:
         for name, kind in (("confirmations", CONFIRMED), ("seqno_acks", kinds.SEQNO_ACK)):
             if (rows.kind == kind).any():
                 yield name, whole.where(rows.kind == kind)
+
+    def _resumed(self) -> Longs:
+        """Return the markers and items with which streams begin that go on behind the one before; mostly none."""
+        rows = self.rows
+        groups = np.flatnonzero(self._instances["resumed_after"][rows.entries] >= 0)
+        if not len(groups):
+            return groups
+        mine = np.flatnonzero(np.isin(rows.groups.number, groups) & np.isin(rows.kind, _OF_RESUMED))
+        first: Longs = mine[self._snapshots.previous_seqno(mine) < 0]
+        return first
 
     def _frame_columns(self, facts: Mapping[str, Longs]) -> dict[str, Column | NDArray[Any]]:
         rows, frames = self.rows, self.rows.frames
@@ -215,6 +237,11 @@ class StreamTables:
     # ------------------------------------------------------------------------------------- what the tracker asks for
 
     @property
+    def instances(self) -> Instances:
+        """Return the entries of all streams."""
+        return self._instances
+
+    @property
     def frames(self) -> ContextBatch:
         """Return the batch."""
         return self.rows.frames
@@ -235,6 +262,31 @@ class StreamTables:
         entry = int(rows.entry[place])
         own = int(self._own.until(np.array([place]))[0])
         return entry, int(rows.ordinal[own]) if own >= 0 else self._last_seen(entry)
+
+    def delivered_before(self, key: int, index: int) -> tuple[int, bool]:
+        """Return the seqno of the last item that a stream had delivered before a row; -1: it is not known.
+
+        Also whether it surely was the last one: nothing was lost or could not be read since.
+        """
+        rows, changes = self.rows, self._changes
+        mine = np.flatnonzero((rows.key == key) & (rows.in_batch < index))
+        place = int(mine[-1]) if len(mine) else -1
+        direction = connection_of(key) * 2 + side_of(key)
+        doubted = [*changes.doubts.get(key, ()), *changes.doubted_directions.get(direction, ())]
+        if any((-1 if place < 0 else int(rows.in_batch[place])) < row <= index for row in doubted):
+            return UNKNOWN, False
+        if place >= 0:
+            entry, lost = int(rows.entry[place]), int(rows.gaps[place])
+            item = int(self._snapshots.accepted.until(np.array([place]))[0])
+            if item >= 0:
+                return int(rows.seqno[item]), int(rows.ordinal[item]) >= max(lost, int(self._gaps[index]))
+        else:
+            entry = changes.before.get(key, self._tracker.state(connection_of(key)).live.get(key, UNKNOWN))
+            if entry < 0:
+                return UNKNOWN, False
+            lost = int(self._instances["unreadable"][entry])
+        last = int(self._instances.refs["last"]["ordinal"][entry])
+        return int(self._instances["last_seqno"][entry]), last >= max(lost, int(self._gaps[index]))
 
     def last_message(self, entry: int, index: int) -> int:
         """Return the last message of a stream before a row."""
@@ -306,6 +358,7 @@ class StreamTables:
             return
         self._snapshots.remember()
         self._documents.remember()
+        self._handovers.remember()
         for name, some in self._ends.items():
             rows.remember_ref(name, some)
         rows.remember_ref("seqno_ack", self._acks)
@@ -313,6 +366,7 @@ class StreamTables:
         np.add.at(instances["unconfirmed_markers"], rows.entry[self._asking.at], 1)
         np.subtract.at(instances["unconfirmed_markers"], rows.entry[self._confirmed.at], 1)
         rows.remember_unreadable()
+        instances["resumed_after"][rows.entries[instances["last_seqno"][rows.entries] >= 0]] = UNKNOWN
         found = self._own.until(rows.groups.ends)
         here = found >= 0
         instances["seen"][rows.entries[here]] = rows.ordinal[found[here]]
