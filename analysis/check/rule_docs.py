@@ -17,6 +17,8 @@ from analysis.rules import GLOBAL_RULES, RULES, Rule
 from analysis.rules.model import REASONS, Check, Fault
 from analysis.rules.row_sets import PARTS
 from dissector.errors import UsageError
+from dissector.generate.bugs import BUGS
+from dissector.generate.library import FOLDER
 from dissector.spec.defects import DEFECTS
 
 if TYPE_CHECKING:
@@ -108,6 +110,7 @@ def rule_facts(rule: Rule, known: Mapping[str, Facts] | None = None) -> Facts:
         "next_step": _named(rule.next_step),
         "source": rule.source,
         "bugs": list(rule.bugs),
+        "bug_captures": [f"{FOLDER}/{each.capture}" for each in BUGS if each.capture and rule.id in each.rules],
         "example": example,
     }
     return _given(facts)

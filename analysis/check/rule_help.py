@@ -59,6 +59,7 @@ def _write_rule(page: Page, rule: Rule) -> None:
             ("since", rule.since),
             ("source", rule.source),
             ("bugs", f"would have shown {', '.join(rule.bugs)}" if rule.bugs else ""),
+            ("shown by", ", ".join(known.get("bug_captures", ()))),
             ("limits", rule.limits),
             ("next", known.get("next_step", "")),
         ]

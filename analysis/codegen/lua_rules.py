@@ -74,6 +74,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "SNP-08": ("snapshot_type", "vbucket"),
     "SEQ": ("by_seqno", "prepared_seqno", "start_seqno", "vbucket"),
     "FLC": ("buffer_bytes", "outstanding"),
+    "FOL": ("start_seqno", "rollback_seqno", "by_seqno", "value_length"),
 }
 
 

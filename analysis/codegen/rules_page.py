@@ -8,6 +8,7 @@ from analysis.check.rule_docs import FAULTS, GROUPS, groups, ordered, rule_facts
 from analysis.codegen.examples import examples
 from analysis.rules.model import REASONS
 from dissector.codegen.markdown import MarkdownPage, code, escape, slug, table
+from dissector.generate.bugs import BUG_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,9 +76,15 @@ def _section(known: Facts) -> Iterator[str]:
     if "source" in known:
         yield f"Source: {escape(known['source'])}"
     if "bugs" in known:
-        yield f"Would have shown: {', '.join(known['bugs'])}"
+        yield f"Would have shown: {', '.join(_bug(each) for each in known['bugs'])}"
+    if "bug_captures" in known:
+        yield f"Shown by: {', '.join(map(code, known['bug_captures']))}"
     if "example" in known:
         yield from _example(known["example"])
+
+
+def _bug(name: str) -> str:
+    return f"[{name}](bugs.md#{slug(name)})" if name in BUG_BY_NAME else escape(name)
 
 
 def _check(check: Facts) -> Iterator[list[str]]:

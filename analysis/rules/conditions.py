@@ -33,11 +33,15 @@ KEY_ONLY: Term = col.agreed.has(bit("open_no_value")) & ~col.agreed.has(
 )
 
 
+def introduced_since(major: int, minor: int = 0) -> int:
+    """Return the agreements, a bit each, that no server before a release makes."""
+    wanted = release(major, minor)
+    return sum(bit(name) for name in AGREEMENTS if _SINCE.get(name, 0) >= wanted)
+
+
 def at_least(major: int, minor: int = 0) -> Term:
     """Return a term: the producer's release is this one or a later one, by what it said and what it agreed to."""
-    wanted = release(major, minor)
-    bits = sum(bit(name) for name in AGREEMENTS if _SINCE.get(name, 0) >= wanted)
-    found = (col.since >= wanted) | col.agreed.has(bits)
+    found = (col.since >= release(major, minor)) | col.agreed.has(introduced_since(major, minor))
     return found.named(f"release ≥ {major}.{minor}")
 
 
@@ -69,6 +73,11 @@ def maybe(*names: str) -> Term:
     return col.unsure.has(sum(bit(name) for name in names)).named(f"{' or '.join(names)} unsure", atomic=True)
 
 
+def undecided(why: Term) -> tuple[Unknown, ...]:
+    """Return the reasons that a column of the context gives."""
+    return tuple(Unknown(each.name.lower().replace("_", "-"), why.equals(each)) for each in UnknownReason if each)
+
+
 SYNC_REPLICATION = agreed("enable_sync_writes", "consumer_name")
 
 _ACTIVE = (
@@ -86,6 +95,4 @@ PARTIAL = _PARTIAL.named("stream is filtered")  #: items may be missing on purpo
 #: Something that could have been agreed upon may have been lost.
 NEGOTIATION_UNKNOWN = Unknown("setup", col.unsure.differs(0))
 #: Why the context itself could not decide about a row.
-UNDECIDED = tuple(
-    Unknown(reason.name.lower().replace("_", "-"), col.unknown.equals(reason)) for reason in UnknownReason if reason
-)
+UNDECIDED = undecided(col.unknown)

@@ -68,6 +68,10 @@ SENTENCES: dict[str, str] = {
     "xattr-invalid": "datatype {datatype} says xattrs, and they do not add up in the {value_length} bytes of value",
     "json-invalid": "the {value_length} bytes of value of {form} (datatype {datatype}) are not the JSON that they "
     "should be",
+    "event-table-invalid": "the {value_length} bytes of value of system event {event} are not the FlatBuffers table "
+    "that version {event_version} must have",
+    "event-table-compressed": "the {value_length} bytes of value of system event {event} are compressed; version "
+    "{event_version} must have its FlatBuffers table as it is",
     "marker-version-unknown": "marker version {marker_version}; there are 0 and 2",
     "marker-version-withdrawn": "marker version {marker_version}, which was withdrawn; there are 0 and 2",
     "nmeta-exceeds-value": "nmeta {nmeta} is more than the {value_length} bytes behind the key",
@@ -75,6 +79,8 @@ SENTENCES: dict[str, str] = {
     "enum-out-of-range": "{form} with {odd_number_field}",
     "status-unknown": "status {status:#06x} in {form} has no name",
     "event-version-unknown": "system event {event} of version {event_version}, which it does not have",
+    "json-number-too-large": "{form} whose JSON value has a number that is too large; a stream id (sid) must be at "
+    "most 65535, of a larger one servers keep 16 bits",
     "records-malformed": "{form} whose {value_length} bytes of value do not divide into whole {expected}",
 }
 _BY_NUMBER = {NUMBER[name]: sentence for name, sentence in SENTENCES.items()}

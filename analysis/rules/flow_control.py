@@ -6,7 +6,7 @@ from analysis.context.clock import SKEW_NS
 from analysis.context.codes import UnknownReason
 from analysis.context.flow_control.buffer_size import UNKNOWN_WINDOW
 from analysis.context.flow_control.consumer import LATE_NS
-from analysis.context.flow_control.producer import KEPT_PART, QUIET_NS
+from analysis.context.flow_control.producer import QUIET_NS
 from analysis.context.flow_control.rows import DRIFTS
 from analysis.rules.expressions import Term, col, constant
 from analysis.rules.model import Check, Excuse, Fault, Rule, Severity, Unknown
@@ -79,6 +79,7 @@ RULES: tuple[Rule, ...] = (
             ),
         ),
         excuses=(
+            Excuse("messages of a cache transfer count with their whole frame", "cache-transfer-window"),
             Excuse("since 4.5 bytes that were sent before the first window count", "late-window"),
             Excuse("up to 4.1 counting begins with the window", "late-window-3x"),
             Excuse("acks cross messages on their way: only what had arrived is given back", "ack-in-flight"),
@@ -162,20 +163,21 @@ RULES: tuple[Rule, ...] = (
         "FLC-04",
         Severity.WARNING,
         "everything is given back in the end",
-        "When the producer rests for more than 10 seconds and is not held up by the window, less than a fifth of the "
-        "window is left that is not given back later either.",
+        "When the producer rests for more than 10 seconds and is not held up by the window, little is left that is not "
+        "given back later either: less than a fifth of the window, or than the consumer's smallest ack; of a consumer "
+        "that never gives anything back, less than half of the window.",
         (
             Check(
                 "idle_producers",
-                (col.leftover * KEPT_PART < col.window) | (col.drift > 0),
+                (col.leftover < col.allowance) | (col.drift > 0),
                 "{leftover} bytes of a window of {window} are never given back, though the producer rests for "
-                "{quiet_s} s; less than a fifth may be left",
+                "{quiet_s} s; less than {allowance} may be left",
                 when=(col.quiet_ns > QUIET_NS) | col.stepped.true(),
                 unknown=(
-                    *_unless((col.leftover * KEPT_PART >= col.window) | (col.leftover_most * KEPT_PART < col.window)),
-                    _stepped((col.quiet_ns > QUIET_NS) | (col.leftover_most * KEPT_PART < col.window)),
+                    *_unless((col.leftover >= col.allowance) | (col.leftover_most < col.allowance)),
+                    _stepped((col.quiet_ns > QUIET_NS) | (col.leftover_most < col.allowance)),
                 ),
-                facts=("leftover", "window", "quiet_s"),
+                facts=("leftover", "window", "quiet_s", "allowance"),
                 evidence=("last",),
                 fault=Fault.CONSUMER,
             ),

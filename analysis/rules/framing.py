@@ -186,7 +186,10 @@ RULES: tuple[Rule, ...] = (
             ),
         ),
         since="4.5 for mutations",
-        excuses=(Excuse("before 4.5 a mutation may have CAS 0", "old-cas"),),
+        excuses=(
+            Excuse("before 4.5 a mutation may have CAS 0", "old-cas"),
+            Excuse("streams of keys alone (open flag 0x08 without xattrs) have CAS 0 for all from disk", "key-only"),
+        ),
         source=_VALIDATORS,
         bugs=("MB-17517",),
         next_step="look up the CAS of the document of frame {frame} at its sender: a wrong one breaks conflict "

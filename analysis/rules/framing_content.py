@@ -21,6 +21,7 @@ _DOCUMENTS = (
     *(kinds.PREPARE, kinds.COMMIT, kinds.ABORT),
 )
 _DOCUMENT = col.opcode.one_of(_DOCUMENTS) & ~(col.response | col.is_upr | col.draft)
+_NO_EVENT = col.opcode.differs(kinds.SYSTEM_EVENT)
 _VALIDATORS = "request validators of the servers"
 _MARKER_V20, _MARKER_V22 = 36, 52  #: bytes of value
 
@@ -49,15 +50,16 @@ RULES: tuple[Rule, ...] = (
         "FRM-10",
         _W,
         "values are what their datatype says",
-        "Snappy starts with a length and expands to it, xattrs add up within the value, JSON can be read.",
+        "Snappy starts with a length and expands to it, xattrs add up within the value, JSON can be read. The value of "
+        "a system event of version 2 is a FlatBuffers table, and is not compressed.",
         (
             by_defects(
                 "FRM-10",
                 _W,
                 unknown=(
                     # It leaves no value, or xattrs alone, and those as they are: what it may falsify is snappy.
-                    Unknown("setup", col.agreed.has(_KEPT_DATATYPE)),
-                    Unknown("setup", col.datatype.has(_SNAPPY) & NEGOTIATION_UNKNOWN.when),
+                    Unknown("setup", col.agreed.has(_KEPT_DATATYPE) & _NO_EVENT),
+                    Unknown("setup", col.datatype.has(_SNAPPY) & NEGOTIATION_UNKNOWN.when & _NO_EVENT),
                 ),
             ),
         ),
@@ -66,8 +68,8 @@ RULES: tuple[Rule, ...] = (
         ),
         source=_VALIDATORS,
         bugs=("MB-54967",),
-        next_step="read the document of frame {frame} at its sender and compare: it is corrupt there, or was "
-        "damaged on its way",
+        next_step="read the document or event of frame {frame} at its sender and compare: it is corrupt there, or "
+        "was damaged on its way",
         limits="values that are cut, and connections with open flag 0x40",
     ),
     Rule(
@@ -133,7 +135,7 @@ RULES: tuple[Rule, ...] = (
         Severity.ERROR,
         "numbers have a meaning",
         "End reasons are at most 8, vbucket states 1 to 4, OSO flags 1 or 2, system events 0, 1, 3, 4 or 5, durability "
-        "levels 1 to 3; statuses are known.",
+        "levels 1 to 3; statuses are known. The stream id that a stream request asks for has 16 bits.",
         (by_defects("FRM-13"), by_defects("FRM-13", _W)),
         dialects=("draft", "upr", "dcp"),
         excuses=(Excuse("event 2 existed from 5.0 to 7.1", "system-events"),),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CODES = range(256)
 _FEW = 5  #: so many names are all listed
 _EVENT_SIZES = sorted(
-    {size_of(fields) for event in registry.EVENT_BY_ID.values() for _, fields in event.versions if fields is not None}
+    {size_of(form) for event in registry.EVENT_BY_ID.values() for _, form in event.versions if isinstance(form, tuple)}
 )
 _FIELD_WORDS = {
     "end_reason": ("end reason", "reasons"),
@@ -131,6 +131,16 @@ STATUSES: Mapping[int, str] = {each.value: f"{each.name} ({each.value:#04x})" fo
 END_REASONS: Mapping[int, str] = {
     -1: "(not captured)",
     **{each.value: f"{each.name} ({each.value})" for each in enums.END_REASONS.members},
+}
+#: Vbucket states: senders up to 4.1.0 and all 3.x swap replica and pending.
+VBUCKET_STATES: Mapping[int, str] = {
+    -1: "none",
+    **{each.value: f"{each.name} ({each.value})" for each in enums.VBUCKET_STATES.members},
+    **{
+        early.value: f"{early.value} ({early.name} up to 4.1.0, {late.name} since 4.1.1)"
+        for early, late in zip(enums.UPR_VBUCKET_STATES.members, enums.VBUCKET_STATES.members, strict=True)
+        if early.name != late.name
+    },
 }
 MARKER_FLAGS: Mapping[int, str] = FlagWords(enums.MARKER_FLAGS)
 STREAM_FLAGS: Mapping[int, str] = FlagWords(enums.STREAM_FLAGS)

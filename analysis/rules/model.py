@@ -63,6 +63,7 @@ REASONS = {
     "clock": "the capture's clock was set meanwhile, so how long it took is not known",
     "setup": "what was agreed upon is not known",
     "dialect": "messages leave it open which dialect is spoken",
+    "history": "the failover log by which the producer answered is not known",
     "source": "the producer may be a replica, which merges snapshots",
     "foreign": "another cluster wrote documents meanwhile, with revisions and CAS values of their own",
 }

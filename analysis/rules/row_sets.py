@@ -28,6 +28,8 @@ PARTS: dict[str, TablePart] = {
     "markers": TablePart("stream", _MARKER, "every snapshot marker"),
     "ranged_markers": TablePart("stream", _MARKER & (col.snap_end_seqno >= 0), "every snapshot marker with a range"),
     "ends": TablePart("stream", col.kind.equals(kinds.END), "every stream end"),
+    "vbucket_states": TablePart("handovers", col.kind.equals(kinds.STATE), "every vbucket state"),
+    "handover_ends": TablePart("handovers", col.kind.equals(kinds.END), "every stream end, with what was answered"),
     "brackets": TablePart(
         "stream", col.kind.equals(kinds.OSO), "every start and end of a snapshot out of sequence order"
     ),

@@ -24,6 +24,8 @@ _VERSIONS = (
 _LOST_SINCE_VERSION = Unknown("gap", col.key_gap > col.version_ordinal)
 #: Another cluster wrote something between the two versions, or one of them.
 _FOREIGN = Unknown("foreign", col.foreign_ordinal >= col.version_ordinal)
+#: One of the two is a key from disk: such a one has CAS 0 and revision 1, whatever came before.
+_KEY_FROM_DISK = col.cas.equals(0) | col.version_cas.equals(0)
 _CLOCKED = col.revised & at_least(4, 5) & ~col.draft.true()
 
 RULES: tuple[Rule, ...] = (
@@ -41,8 +43,8 @@ RULES: tuple[Rule, ...] = (
                 "the document has revision {rev_seqno} at seqno {by_seqno}, and had {version_rev} at seqno "
                 "{version_seqno} (frame {version_frame}); it must have grown",
                 # A tombstone that was purged takes the revision with it.
-                when=_VERSIONS & ~col.version_opcode.one_of(_TOMBSTONES),
-                unknown=(_LOST_SINCE_VERSION, _FOREIGN),
+                when=_VERSIONS & ~col.version_opcode.one_of(_TOMBSTONES) & ~(KEY_ONLY & _KEY_FROM_DISK),
+                unknown=(_LOST_SINCE_VERSION, _FOREIGN, Unknown("setup", _KEY_FROM_DISK & maybe("open_no_value"))),
                 facts=("rev_seqno", "by_seqno", "version_rev", "version_seqno", "version_frame"),
             ),
         ),
@@ -50,6 +52,7 @@ RULES: tuple[Rule, ...] = (
             Excuse("writes with metadata bring their own revision", "with-meta"),
             Excuse("revisions start again when the tombstone was purged", "purged-tombstone"),
             Excuse("a prepare and what it became share the revision", "disk-prepares"),
+            Excuse("streams of keys alone have revision 1 for all that is read from disk", "key-only"),
         ),
         source="revisions count the changes of a document",
         bugs=("MB-48179", "MB-48713", "MB-23713"),
@@ -90,6 +93,7 @@ RULES: tuple[Rule, ...] = (
             Excuse("writes with metadata bring the CAS of another cluster", "with-meta"),
             Excuse("a CAS is a hybrid clock since 4.0 only", "old-cas"),
             Excuse("a prepare and what it became share the CAS", "disk-prepares"),
+            Excuse("streams of keys alone have CAS 0 for all that is read from disk", "key-only"),
         ),
         source="hybrid clocks, MB-12926",
         bugs=("MB-17517",),
@@ -141,7 +145,10 @@ RULES: tuple[Rule, ...] = (
             ),
         ),
         since="4.5",
-        excuses=(Excuse("a CAS is a hybrid clock since 4.0 only", "old-cas"),),
+        excuses=(
+            Excuse("a CAS is a hybrid clock since 4.0 only", "old-cas"),
+            Excuse("streams of keys alone have CAS 0 for all that is read from disk", "key-only"),
+        ),
         source="hybrid clocks; a poisoned clock is never caught up with",
         bugs=("MB-17517",),
         limits="Silent until the connection shows that its producer is of 4.5 or later, and where the capture's own "

@@ -371,6 +371,7 @@ RULES: tuple[Rule, ...] = (
             Excuse("with from-latest the server puts its own start in", "from-latest"),
             Excuse("the first marker may come behind a cache transfer", "cache-transfer"),
             Excuse("the first ordinary marker may come behind an out-of-order snapshot", "oso"),
+            Excuse("and may start at the last seqno of that snapshot", "oso-advanced"),
         ),
         source="ActiveStream::snapshot; every recorded stream",
         bugs=("MB-59759",),

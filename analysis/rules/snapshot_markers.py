@@ -107,7 +107,7 @@ RULES: tuple[Rule, ...] = (
                 "the marker's flags are {snapshot_type}; only the stream of a takeover asks for a confirmation, and "
                 "this one has stream flags {flags}",
                 when=col.snapshot_type.has(_ACK),
-                unknown=NOT_REQUESTED,
+                unknown=(*NOT_REQUESTED, Unknown("gap", col.flags < 0)),
                 facts=("snapshot_type", "flags"),
                 evidence=("request",),
                 name="confirmation",
@@ -167,6 +167,7 @@ RULES: tuple[Rule, ...] = (
             Excuse("the high prepared seqno may lie below the start", "marker-v22"),
             Excuse("the max visible seqno may lie below the start, and nothing may be completed", "prepares-only"),
             Excuse("memory markers complete nothing", "sync-writes"),
+            Excuse("without synchronous writes a V2.2 marker has zeros there", "v22-without-durability"),
         ),
         source="PassiveStream::processMarker throws on it",
         bugs=("MB-36971", "MB-66577", "MB-65742"),
