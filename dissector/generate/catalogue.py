@@ -1,4 +1,4 @@
-"""What can be made, as text: the scenarios, the faults by rule, and the captures that are there already.
+"""What can be made, as text: the scenarios, the faults by rule, the bugs, and the captures that are there already.
 
 Knows how a list looks on a terminal; must not know how anything is made.
 """
@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dissector.generate import bulk, library
+from dissector.generate.bugs import BUGS
 from dissector.generate.faults import FAULTS
 from dissector.generate.scenarios import SCENARIOS
 
@@ -32,6 +33,8 @@ def render(terminal: Terminal) -> str:
             (f"{rule}/{each.variant}" if each.variant else rule, each.title, f"in {each.scenario}") for each in group
         ]
         lines += _table(terminal, rows)
+    lines += ["", terminal.heading("historical bugs, for --bug")]
+    lines += _table(terminal, ((each.name, each.title, ", ".join(each.rules)) for each in BUGS if each.capture))
     entries = library.read()
     if entries:
         lines += ["", terminal.heading(f"captures in {library.FOLDER}/")]

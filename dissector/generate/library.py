@@ -1,8 +1,8 @@
 """The captures that are kept in the repository: which there are, what is in each, and the commands that make them.
 
 ``captures/index.toml`` lists all of them. Recordings of real servers are entered there by hand; what is made to order
-derives from the scenarios, the faults and the table below, and :mod:`uprscope.make_captures` makes it all anew. Knows
-the commands, and runs none.
+derives from the scenarios, the faults, the bugs and the table below, and :mod:`uprscope.make_captures` makes it all
+anew. Knows the commands, and runs none.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def _command(rest: str, file: str) -> str:
 
 def planned() -> Iterator[LibraryEntry]:
     """Yield the synthetic captures that there should be, except for what only making them can tell."""
-    from dissector.generate.faults import FAULTS  # noqa: PLC0415 - readers of the index need neither
+    from dissector.generate.bugs import BUGS  # noqa: PLC0415 - readers of the index need none of them
+    from dissector.generate.faults import FAULTS  # noqa: PLC0415
     from dissector.generate.scenarios import SCENARIOS  # noqa: PLC0415
 
     for scenario in SCENARIOS:
@@ -101,6 +102,11 @@ def planned() -> Iterator[LibraryEntry]:
         yield LibraryEntry(
             file, fault.title, f"{fault.scenario}, with one fault", command=command, rules=(fault.rule, *fault.implies)
         )
+    for bug in BUGS:
+        if bug.capture:
+            holds = f"{bug.dialect}, {bug.era}"
+            command = _command(f"--bug {bug.name}", bug.capture)
+            yield LibraryEntry(bug.capture, bug.title, holds, command=command, rules=bug.rules)
     for name, title, options in _ROUGH:
         file = f"rough/{name}"
         yield LibraryEntry(file, title, f"the scenario {options.split()[0]}", command=_command(options, file))

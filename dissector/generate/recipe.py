@@ -25,6 +25,7 @@ from dissector.generate.scenario import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dissector.generate.bugs.model import Bug
     from dissector.generate.conversation import Conversation
 
 
@@ -49,11 +50,11 @@ class Break(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Conversations ready to be sent, and the faults that were put into them."""
+    """Conversations ready to be sent, and the faults, or the bug, that were put into them."""
 
     scenario: Scenario
     conversations: list[Conversation]
-    broken: list[tuple[Fault, Broken]] = field(default_factory=list)
+    broken: list[tuple[Fault | Bug, Broken]] = field(default_factory=list)
 
 
 def fault_of(wish: Break) -> Fault:
@@ -78,3 +79,12 @@ def make(scenario: Scenario, seed: int, size: Size | None = None, breaks: Sequen
         made.broken.append((fault, broken))
     size_all_buffer_acks(conversations)
     return made
+
+
+def make_bug(bug: Bug, seed: int) -> Made:
+    """Tell the story of a historical bug as a scenario of its own; the same seed gives the same."""
+    if bug.tell is None:
+        raise UsageError(f"--bug {bug.name}: there is no capture of it: {bug.why_no_capture}")
+    story = bug.story(seed)
+    scenario = Scenario(bug.name, bug.title, lambda _chance, _size: story.conversations, bug.dialect, bug.era)
+    return Made(scenario, story.conversations, [(bug, broken) for broken in story.broken])

@@ -606,6 +606,47 @@ EVENT_FIELDS: dict[tuple[int, int], dict[str, int]] = {
     (4, 0): {"manifest_uid": 8, "scope_id": 4},
 }
 
+#: FlatBuffers tables of system events: their slots with the sizes of numbers; 0: a text.
+TABLES: dict[str, dict[str, int]] = {
+    "": {},  # what other values have
+    "Collection": {
+        "manifest_uid": 8,  # the collections manifest after the change
+        "scope_id": 4,  # id of the scope
+        "collection_id": 4,  # id of the collection
+        "ttl_valid": 1,  # whether max_ttl says anything
+        "max_ttl": 4,  # the collection's longest time to live
+        "collection_name": 0,  # name of the collection, as in the key
+        "history": 1,  # whether every version of the collection's documents is kept
+        "default_max_visible_seqno": 8,  # last visible seqno of the default collection; the server's own affair (7.2.4)
+        "metered": 1,  # whether use of the collection is metered (7.6)
+        "flush_uid": 8,  # the manifest in which the collection was last flushed; 0: never (8.0)
+    },
+    "DroppedCollection": {
+        "manifest_uid": 8,  # the collections manifest after the change
+        "scope_id": 4,  # id of the scope
+        "collection_id": 4,  # id of the collection
+        "system_collection": 1,  # whether the server's own collection was dropped (7.6)
+    },
+    "Scope": {
+        "manifest_uid": 8,  # the collections manifest after the change
+        "scope_id": 4,  # id of the scope
+        "scope_name": 0,  # name of the scope, as in the key
+    },
+    "DroppedScope": {
+        "manifest_uid": 8,  # the collections manifest after the change
+        "scope_id": 4,  # id of the scope
+        "system_scope": 1,  # whether the server's own scope was dropped (7.6)
+    },
+}
+#: System events whose value is a table, by event and version.
+EVENT_TABLES: dict[tuple[int, int], str] = {
+    (0, 2): "Collection",  # collection_begin
+    (1, 2): "DroppedCollection",  # collection_end
+    (3, 2): "Scope",  # scope_create
+    (4, 2): "DroppedScope",  # scope_drop
+    (5, 2): "Collection",  # collection_modify
+}
+
 
 # Headers: which of their forms a magic has, and fields that the message fills in.
 
@@ -725,6 +766,100 @@ class _EventField(ConditionalField):
         first = next(iter(sizes), "")
         whole = len(s) >= sum(sizes.values()) if self.fld.name == first else first in pkt.fields
         return self.fld.getfield(pkt, s) if self.fld.name in sizes and whole else (s, None)
+
+
+class EventTable(dict[str, Any]):
+    """Numbers and texts (bytes) of a FlatBuffers table, by name. What is not there has its default: 0, or no text."""
+
+    raw = b""  #: what it was read from
+
+    def copy(self) -> EventTable:
+        """Make another one."""
+        other = EventTable(self)
+        other.raw = self.raw
+        return other
+
+
+def _read_table(slots: dict[str, int], data: bytes) -> EventTable | None:
+    """Read a table; None where anything leads outside of the data."""
+    found = EventTable()
+    try:
+        (place,) = struct.unpack_from("<I", data)
+        vtable = place - struct.unpack_from("<i", data, place)[0]
+        listed, size = struct.unpack_from("<HH", data, max(vtable, 0))
+        if vtable < 0 or listed < 4 or listed % 2 or size < 4 or max(vtable + listed, place + size) > len(data):
+            return None
+        for number, (name, width) in enumerate(slots.items()):
+            at = 4 + 2 * number
+            inside = struct.unpack_from("<H", data, vtable + at)[0] if at < listed else 0
+            if not inside:
+                continue
+            if inside < 4 or inside + (width or 4) > size:
+                return None
+            start = place + inside
+            value = int.from_bytes(data[start : start + (width or 4)], "little")
+            if not width:
+                start, distance = start + value, value
+                (length,) = struct.unpack_from("<I", data, start)
+                if not distance or data[start + 4 + length : start + 5 + length] != b"\0":
+                    return None
+                found[name] = data[start + 4 : start + 4 + length]
+            else:
+                found[name] = value
+    except struct.error:
+        return None
+    found.raw = data
+    return found
+
+
+def _pack_table(slots: dict[str, int], given: dict[str, Any]) -> bytes:
+    """Write a table: what has its default is left out, wide numbers come first."""
+    if unknown := given.keys() - slots.keys():
+        raise ValueError(f"no slots of this table: {', '.join(sorted(unknown))}")
+    inside: dict[str, int] = {}
+    size = 4
+    for name, width in sorted(slots.items(), key=lambda slot: -(slot[1] or 4)):
+        if given.get(name):
+            inside[name] = size
+            size += width or 4
+    size += -size % 4
+    used = max((number for number, name in enumerate(slots, 1) if name in inside), default=0)
+    vtable = struct.pack(f"<{2 + used}H", 4 + 2 * used, size, *[inside.get(name, 0) for name in [*slots][:used]])
+    place = 4 + len(vtable)
+    place += -(place + 4) % 8
+    body = bytearray(struct.pack("<i", len(vtable)).ljust(size, b"\0"))
+    texts = b""
+    for name, at in inside.items():
+        if width := slots[name]:
+            body[at : at + width] = given[name].to_bytes(width, "little")
+        else:
+            struct.pack_into("<I", body, at, size - at + len(texts))
+            texts += struct.pack("<I", len(given[name])) + given[name] + bytes(4 - len(given[name]) % 4)
+    return struct.pack("<I", place).ljust(place - len(vtable), b"\0") + vtable + bytes(body) + texts
+
+
+class _TableField(Field[Any, Any]):
+    """The FlatBuffers table that is the value of a system event, as a dict; bytes that are none stay in the value."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, None, "B")
+
+    def _slots(self, packet: Packet) -> dict[str, int]:
+        return TABLES[EVENT_TABLES.get((packet.getfieldval("event"), packet.getfieldval("event_version")), "")]
+
+    def addfield(self, pkt: Packet, s: bytes, val: Any) -> bytes:
+        """Write the table: as it was read, if nothing in it was changed."""
+        if val is None:
+            return s
+        slots = self._slots(pkt)
+        raw = val.raw if isinstance(val, EventTable) else b""
+        return s + (raw if raw and _read_table(slots, raw) == val else _pack_table(slots, val))
+
+    def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, Any]:
+        """Read the table, if the event has one and the bytes are it."""
+        slots = self._slots(pkt)
+        found = _read_table(slots, s) if slots else None
+        return (s, None) if found is None else (b"", found)
 
 
 class _Records(PacketListField):
@@ -2160,6 +2295,7 @@ class UPRSystemEvent(UPRBody):
         _EventField(XIntField("scope_id", 0)),  # id of the scope
         _EventField(XIntField("collection_id", 0)),  # id of the collection
         _EventField(IntField("max_ttl", 0)),  # the collection's longest time to live
+        _TableField("event_table"),  # numbers and texts of version 2, by name
         StrField("value", b""),  # what is left of the value
     ]
 

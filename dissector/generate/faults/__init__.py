@@ -6,12 +6,23 @@ import difflib
 from typing import TYPE_CHECKING
 
 from dissector.errors import UsageError
-from dissector.generate.faults import flow_control, framing, opaque, seqno, snapshot
+from dissector.generate.faults import (
+    agreements,
+    connection,
+    failover,
+    flow_control,
+    framing,
+    liveness,
+    opaque,
+    seqno,
+    snapshot,
+    takeover,
+)
 
 if TYPE_CHECKING:
     from dissector.generate.scenario import Fault
 
-_GROUPS = (framing, opaque, snapshot, seqno, flow_control)
+_GROUPS = (framing, connection, agreements, opaque, snapshot, seqno, flow_control, failover, takeover, liveness)
 
 FAULTS: tuple[Fault, ...] = tuple(each for group in _GROUPS for each in group.FAULTS)
 

@@ -5,7 +5,10 @@ A value that is spoilt keeps its length where it can, so that nothing else about
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+import cramjam
 
 from dissector.codec import leb128
 from dissector.codec.encoder import pack_metadata
@@ -29,6 +32,7 @@ _VALUE_LENGTH_AT, _KEY_LENGTH_AT = (
     size_of(CACHE_RECORD[: next(at for at, field in enumerate(CACHE_RECORD) if field.name == name)])
     for name in ("value_length", "key_length")
 )
+_TABLES_SINCE = 2  #: version of system events
 _CONFLICT_MODE = 2  #: an entry of the extended metadata
 
 
@@ -60,6 +64,42 @@ def _not_canonical(number: bytes) -> bytes:
 def _endless(_number: bytes) -> bytes:
     """Return a number of more than 5 bytes."""
     return b"\x81\x82\x83\x84\x85\x06"
+
+
+def _table(variant: str, spoil: Callable[[bytes], bytes], because: str) -> Callable[[Script], Broken]:
+    """Return a fault that spoils the FlatBuffers table of a system event."""
+
+    def apply(script: Script) -> Broken:
+        conversation, guilty = script.find(
+            lambda each: untouched(each, "system_event") and each.frame.fields["event_version"] == _TABLES_SINCE
+        )
+        frame = guilty.frame
+        frame.value = spoil(frame.value)
+        text = because.format(event=frame.fields["event"], size=len(frame.value))
+        return Broken("FRM-10", variant, conversation, (guilty,), text)
+
+    return apply
+
+
+def _outside(table: bytes) -> bytes:
+    """Return a table whose vtable lies outside of the value."""
+    place = int.from_bytes(table[:4], "little")
+    return table[:place] + (-len(table)).to_bytes(4, "little", signed=True) + table[place + 4 :]
+
+
+def _compressed(table: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(table))
+
+
+def _stream_id(script: Script) -> Broken:
+    """Ask for a stream id of more than 16 bits: the server takes it for what it was before."""
+    conversation, guilty = script.find(lambda each: untouched(each, "stream_request") and b'"sid":' in each.frame.value)
+    value = guilty.frame.value
+    wanted = int(re.findall(rb'"sid":(\d+)', value)[0])
+    wide = wanted + (1 << 16)
+    guilty.frame.value = value.replace(b'"sid":%d' % wanted, b'"sid":%d' % wide)
+    because = f"a stream request asks for stream id {wide}; it must be at most 65535"
+    return Broken("FRM-13", "stream-id", conversation, (guilty,), because)
 
 
 def _document(
@@ -265,6 +305,20 @@ FAULTS: tuple[Fault, ...] = (
         ),
         "json",
     ),
+    Fault(
+        "FRM-10",
+        "a system event's table that leads outside",
+        "event-tables",
+        _table("table", _outside, "event {event} has a table whose vtable is outside of the {size} bytes of value"),
+        "table",
+    ),
+    Fault(
+        "FRM-10",
+        "a system event's table that is compressed",
+        "event-tables",
+        _table("compressed-table", _compressed, "event {event} has a compressed table of {size} bytes (MB-54967)"),
+        "compressed-table",
+    ),
     Fault("FRM-12", "more extended metadata than value", "ext-metadata", _metadata_size, "size"),
     Fault("FRM-12", "extended metadata after its time", "modern", _metadata_late, "era"),
     Fault(
@@ -300,6 +354,7 @@ FAULTS: tuple[Fault, ...] = (
         _number("durability", "prepare", "durability_level", range(4, 256), "1 to 3 have a meaning"),
         "durability",
     ),
+    Fault("FRM-13", "a stream id of more than 16 bits", "stream-ids", _stream_id, "stream-id"),
     Fault("FRM-14", "records that are cut", "cache-transfer", _records_cut, "tiling"),
     Fault("FRM-14", "a record with a key of one byte", "cache-transfer", _record_key, "key-length"),
 )

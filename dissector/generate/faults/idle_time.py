@@ -44,7 +44,7 @@ def hold(script: Script, conversation: Conversation, emission: Emission, seconds
         edits.put(conversation, at + 1, 1 - side, answer, pause_ns=LATENCY_NS)
         clock, at = last + LATENCY_NS, at + 2
     emission.pause_ns = until - clock
-    _renumber(conversation, at, asked)
+    renumber(conversation, at, asked)
 
 
 def restful(conversation: Conversation, emission: Emission) -> bool:
@@ -91,8 +91,8 @@ def _last_opaque(conversation: Conversation, at: int) -> int:
     return (numbers[0] if numbers else _FIRST_NOOP) - 1
 
 
-def _renumber(conversation: Conversation, at: int, more: int) -> None:
-    """Count later no-ops on: servers number them without a hole (NOP-05)."""
+def renumber(conversation: Conversation, at: int, more: int) -> None:
+    """Count no-ops from a place on: servers number them without a hole (NOP-05)."""
     for each in conversation.emissions[at:]:
         if each.frame.name == "noop":
             number = int.from_bytes(each.frame.opaque, "little") + more

@@ -86,6 +86,22 @@ def _not_after_start(script: Script) -> Broken:
     return Broken("SEQ-02", "", instance.conversation, (found.items[0], instance.request), because)
 
 
+def _not_after_start_draft(script: Script) -> Broken:
+    """The same in the draft (SEQ-02): its request says no more than where to start."""
+    found = stream_finder.pick(
+        script,
+        (
+            (each.items[0], each)
+            for each in stream_finder.snapshots(script)
+            if each.marker.frame.name == "snapshot_start" and each.former is None and each.items
+        ),
+    )
+    instance, first = found.instance, stream_finder.seqno(found.items[0])
+    instance.asked.update(start_seqno=first, high_seqno=first)
+    because = f"the request starts behind seqno {first}, and the first seqno is {first}"
+    return Broken("SEQ-02", "draft", instance.conversation, (found.items[0], instance.request), because)
+
+
 def _finite(script: Script) -> Iterator[Instance]:
     """Go through the streams that end because their end is reached."""
     for each in stream_finder.instances(script):
@@ -256,6 +272,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault("SEQ-01", "send two items the wrong way round", "basic", _backwards, "backwards"),
     Fault("SEQ-01", "send a system event twice", "collections", _repeated, "repeated"),
     Fault("SEQ-02", "send what the request says is there already", "basic", _not_after_start),
+    Fault(
+        "SEQ-02", "send in the draft what the request says is there already", "draft", _not_after_start_draft, "draft"
+    ),
     Fault("SEQ-03", "end a stream long before its end", "basic", _over_early, "early"),
     Fault("SEQ-03", "announce a snapshot behind the end of the stream", "basic", _beyond_end, "beyond"),
     Fault("SEQ-07", "send seqno 0", "basic", _zero, "zero", ("SEQ-02",)),

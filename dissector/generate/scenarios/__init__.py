@@ -7,23 +7,45 @@ from typing import TYPE_CHECKING
 
 from dissector.errors import UsageError
 from dissector.generate.scenarios import (
+    connections,
     dialects,
     everyday,
+    failovers,
     framing,
     lifecycles,
     modern,
+    noops,
+    recent,
     relays,
     replication,
     seqnos,
     snapshots,
     special,
+    takeovers,
     windows,
 )
 
 if TYPE_CHECKING:
     from dissector.generate.scenario import Scenario
 
-_THEMES = (everyday, modern, replication, special, dialects, framing, lifecycles, relays, snapshots, seqnos, windows)
+_THEMES = (
+    everyday,
+    modern,
+    replication,
+    special,
+    dialects,
+    framing,
+    connections,
+    failovers,
+    takeovers,
+    noops,
+    lifecycles,
+    relays,
+    snapshots,
+    seqnos,
+    windows,
+    recent,
+)
 
 SCENARIOS: tuple[Scenario, ...] = tuple(each for theme in _THEMES for each in theme.SCENARIOS)
 

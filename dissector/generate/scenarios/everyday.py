@@ -232,6 +232,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             ("OPQ-10", "before 5.5 a closed stream gets no stream end"),
             ("SNP-06", "the stream was closed in the middle of a snapshot"),
             ("SNP-07", "the first marker reaches back to the requested snapshot start, below the start"),
+            ("FOL-08", "the first snapshot of a stream that goes on starts below its start"),
         ),
     ),
 )

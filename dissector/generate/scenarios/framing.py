@@ -15,7 +15,7 @@ from dissector.generate.frame import Frame
 from dissector.generate.scenario import Scenario
 from dissector.generate.scenarios.modern import COLLECTION_BEGIN, COLLECTION_END, DAIRY, ENDS_CLOSED, FROM_DISK, FRUIT
 from dissector.generate.scenarios.setup import INCLUDE_DELETE_TIMES, INCLUDE_XATTRS, modern, new_conversation, plain
-from dissector.generate.session import CHECKPOINT, DISK, MEMORY, PRODUCER, REASON_CLOSED
+from dissector.generate.session import CHECKPOINT, DISK, DISK_ONLY, MEMORY, PRODUCER, REASON_CLOSED
 from dissector.generate.stream import JSON
 from dissector.spec import enums, fields
 from dissector.spec.model import Dialect, Release
@@ -52,12 +52,11 @@ def _error_replies(chance: random.Random, _size: Size) -> list[Conversation]:
     session = plain(chance, "errors")
     stream = session.stream(0)
     stream.follow(12, DISK)
-    for vbucket, start, end, status, text in (
-        (0, 0, 20, _EEXISTS, b""),
-        (700, 0, 20, _NOT_MY_VBUCKET, b""),
-        (1, 30, 20, _ERANGE, b"Outside range"),
-    ):
-        session.request(vbucket, start, end).refuse(status, text)
+    for vbucket, status in ((0, _EEXISTS), (700, _NOT_MY_VBUCKET)):
+        session.request(vbucket, 0, 20).refuse(status)
+    # Less than that is on disk, so the stream would end before it starts.
+    uuid = session.bucket.vbucket(1).uuid
+    session.request(1, 30, uuid=uuid, flags=DISK_ONLY).refuse(_ERANGE, b"Outside range")
     for name, status, text in (
         ("get_failover_log", _NOT_MY_VBUCKET, b'{"rev":12,"nodesExt":[]}'),
         ("close_stream", _ENOENT, b"Not found"),
@@ -246,6 +245,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             ("OPQ-01", "several refusals of items pair with one stream opaque"),
             ("OPQ-07", "status 0x02 is the right answer to a second request for a live stream"),
             ("OPQ-11", "the refused items were in flight when the consumer closed the stream"),
+            ("FOL-04", "other refusals are decided before the range, and a server puts in an end of its own"),
         ),
     ),
     Scenario(

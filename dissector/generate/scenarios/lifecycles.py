@@ -168,6 +168,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "dcp",
         "3.0 to 4.1",
         (
+            ("NOP-01", "the connection was closed before the no-op was answered"),
             ("OPQ-02", "the connection was closed before the answers came"),
             ("OPQ-10", "the client disconnected: no stream end follows"),
             ("SNP-06", "the client disconnected in the middle of a snapshot"),

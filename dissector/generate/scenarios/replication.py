@@ -170,6 +170,8 @@ SCENARIOS: tuple[Scenario, ...] = (
             ("SNP-02", "states and stream ends have no seqno"),
             ("SEQ-03", "a takeover has no end: it ends with the state"),
             ("SEQ-10", "a replica acknowledges the end of a disk snapshot that has no prepare"),
+            ("TKO-02", "behind pending, what was written until the old node became dead still comes"),
+            ("TKO-04", "a snapshot of the backfill asks for no confirmation"),
         ),
     ),
     Scenario(
@@ -181,6 +183,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             ("OPQ-01", "answers to markers and states have the stream's opaque"),
             ("SEQ-03", "a takeover has no end: it ends with the state"),
+            ("TKO-01", "up to 4.1.0 pending is 2, and later 3"),
+            ("TKO-07", "up to 4.1.0 pending is 2; nothing shows that this server is newer"),
         ),
     ),
     Scenario(
@@ -192,6 +196,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             ("OPQ-01", "both legs have the same messages: each is a connection of its own"),
             ("OPQ-05", "the answer to add stream has the stream's opaque byte-reversed, and may come late"),
+            ("NOP-01", "a relay hands no-ops and answers on as they are"),
         ),
     ),
 )

@@ -320,6 +320,9 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             ("SNP-10", "the connection was lost before the marker was confirmed"),
             ("OPQ-02", "the connection was lost before the marker was confirmed"),
+            ("TKO-01", "the connection was lost before the first state"),
+            ("TKO-03", "the connection was lost before the first state"),
+            ("TKO-04", "the connection was lost before the first state"),
         ),
     ),
 )

@@ -59,9 +59,10 @@ def _cache_transfer(chance: random.Random, _size: Size) -> list[Conversation]:
     return [transfer(chance, "replication:cache").conversation]
 
 
-def transfer(chance: random.Random, name: str, *, only: bool = False) -> Session:
+def transfer(chance: random.Random, name: str, *, only: bool = False, window: int = 100_000) -> Session:
     """Write a connection on which a replica is given what is in memory, and then the rest, or nothing else."""
-    session = modern(chance, name, controls=(ENDS_CLOSED, ("cache_transfer", "true")), era=Release(8, 1))
+    controls = (ENDS_CLOSED, ("cache_transfer", "true"))
+    session = modern(chance, name, controls=controls, era=Release(8, 1), window=window)
     value = b'{"cts":{"free_memory":1048576,"all_keys":false}}'
     # A stream of cache transfer alone has its end at its start.
     stream = session.stream(0, end=0 if only else NO_END, flags=_ACTIVE_ONLY | CACHE_TRANSFER, value=value)
