@@ -145,11 +145,11 @@ def _chosen(rules: str | Iterable[str] | None, severity: str) -> tuple[tuple[Rul
 
 
 def explain(*things: str) -> str:
-    """Say what a message, a number, an erratum or a rule means, as text.
+    """Say what a message, number, erratum, rule or historical bug is, as text.
 
     things  as ``uprscope explain`` takes them: "mutation", "0x57", "E-22",
-            "SEQ-01", a finding's id, or with the sort of thing before it
-            ("status", "0x23")
+            "SEQ-01", a finding's id, "MB-16042", or with the sort of thing
+            before it ("status", "0x23")
 
     >>> print(uprscope.explain("SEQ-01"))
     """

@@ -54,7 +54,7 @@ def refresh(root: Path = ROOT) -> list[str]:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 kept.write_bytes(fresh.read_bytes())
                 changed.append(entry.file)
-    for folder in ("clean", "broken", "rough"):
+    for folder in ("clean", "broken", "bugs", "rough"):
         for stray in sorted((home / folder).glob("*.pcap*")):
             name = f"{folder}/{stray.name}"
             if name not in {entry.file for entry in entries}:

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from analysis.rules import RULES, Rule
 from analysis.rules.model import Severity
 from dissector.errors import UsageError
 
+_SPECIAL = frozenset("*?[")  #: what makes a name a pattern
+
 
 def rules_of(text: str | None, option: str = "--rules") -> tuple[Rule, ...]:
-    """Read a list of rules and groups; None: all."""
+    """Read a list of rules, groups and patterns such as ``FOL-*``; None: all."""
     if text is None:
         return RULES
     names = [name.strip().upper() for name in text.split(",") if name.strip()]
     if not names:
-        raise UsageError(f"{option}: give at least one rule or group, such as SEQ-01 or SNP")
-    known = {*(rule.id for rule in RULES), *(rule.group for rule in RULES)}
+        raise UsageError(f"{option}: give at least one rule or group, such as SEQ-01, SNP or 'FLC-*'")
+    chosen: set[str] = set()
     for name in names:
-        if name not in known:
+        found = {rule.id for rule in RULES if fnmatchcase(rule.id, name) or fnmatchcase(rule.group, name)}
+        if not found and _SPECIAL.intersection(name):
+            raise UsageError(f"{option}: no rule matches {name!r} (uprscope explain rules lists them)")
+        if not found:
             raise UsageError(f"{option}: no rule {name!r} ({hint(name)})")
-    return tuple(rule for rule in RULES if rule.id in names or rule.group in names)
+        chosen |= found
+    return tuple(rule for rule in RULES if rule.id in chosen)
 
 
 def hint(name: str) -> str:

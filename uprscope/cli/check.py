@@ -33,6 +33,7 @@ examples:
   uprscope check capture.pcapng
   uprscope check ring/*.pcap.zst --severity error
   uprscope check capture.pcap --rules SEQ,SNP-04 --vbucket 17
+  uprscope check capture.pcap --rules 'FLC-*,OPQ-1?'
   uprscope check capture.pcap --format json -o before.json
   uprscope check later.pcap --baseline before.json
   uprscope check capture.pcap --format junit -o check.xml
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_reading_arguments(parser)
     chosen = parser.add_argument_group("what to check")
-    chosen.add_argument("--rules", metavar="A,B,...", help="these rules or groups only, such as SEQ-01,SNP")
+    chosen.add_argument("--rules", metavar="A,B,...", help="these rules or groups only, such as SEQ-01,SNP or 'FLC-*'")
     chosen.add_argument(
         "--severity", choices=SEVERITIES, default="warning", help="findings at least this bad (default: warning)"
     )

@@ -113,7 +113,7 @@ def things() -> list[str]:
     names = [word for words in catalogue.WORDS.values() for word in words[:2]]
     for thing in catalogue.things():
         names += [thing.name, *thing.aliases]
-    names += rule_names()
+    names += [*rule_names(), *bug_names()]
     return [name for name in dict.fromkeys(names) if _PLAIN.match(name)]
 
 
@@ -128,6 +128,19 @@ def rule_names() -> list[str]:
     from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
 
     return rule_help.names()
+
+
+def bug_names() -> list[str]:
+    """Return the words that stand for historical bugs: their numbers, and ``bugs`` for all."""
+    from analysis.check import bug_help  # noqa: PLC0415 - brings the analysis along
+
+    return bug_help.names()
+
+
+def _captured_bugs() -> Iterable[str]:
+    from dissector.generate.bugs import BUGS  # noqa: PLC0415 - as above
+
+    return [each.name for each in BUGS if each.capture]
 
 
 def _rules() -> Iterable[str]:
@@ -155,4 +168,5 @@ _WORDS: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("explain", "thing"): things,
     ("generate", "scenario"): _scenarios,
     ("generate", "breaks"): _faults,
+    ("generate", "bug"): _captured_bugs,
 }

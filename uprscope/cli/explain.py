@@ -1,8 +1,8 @@
-"""``uprscope explain``: the protocol's numbers and names, and the rules of ``check``, looked up.
+"""``uprscope explain``: the protocol's numbers and names, the rules of ``check`` and historical bugs, looked up.
 
-Arguments and output only: the answers come from :mod:`dissector.explain` and, about rules, from
-:mod:`analysis.check.rule_help`. The latter is imported only when a rule is asked for: the analysis takes longer to
-load than a question about the protocol takes to answer.
+Arguments and output only: the answers come from :mod:`dissector.explain` and, about rules and bugs, from
+:mod:`analysis.check.rule_help` and :mod:`analysis.check.bug_help`. The latter are imported only when a rule or a bug is
+asked for: the analysis takes longer to load than a question about the protocol takes to answer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from dissector.terminal.style import Terminal
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
+    from types import ModuleType
 
 #: A rule or a finding of it; a group counts only where nothing in the protocol has its name.
 _RULE = re.compile(r"([A-Za-z]{3}-[0-9]{1,3})(?:-[0-9a-fA-F]{8})?\Z")
 _GROUP = re.compile(r"[A-Za-z]{3}\Z")
-_ALL = ("rule", "rules")
+#: A bug; a number alone counts only where nothing in the protocol has it.
+_BUG = re.compile(r"MB[-_]?[0-9]{4,6}\Z", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{4,6}\Z")
+_ALL = {"rule": "rules", "rules": "rules", "bug": "bugs", "bugs": "bugs"}
+_RULES, _BUGS = "rules", "bugs"
 
 _EXAMPLES = """\
 examples:
@@ -30,6 +35,7 @@ examples:
   uprscope explain UPR_STREAM_REQ         the early dialect's form
   uprscope explain errata                 everything of a sort
   uprscope explain SEQ-01 SNP             a rule of check, a group; rules: all
+  uprscope explain MB-16042               a historical bug; bugs: all
   uprscope explain --json snapshot-marker | jq '.[0].answers[0].request'
 """
 
@@ -41,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "thing",
         nargs="*",
         metavar="THING",
-        help="a name or number, such as mutation, 0x57, E-22 or status 0x23; left out: what can be asked",
+        help="a name or number, such as mutation, 0x57, E-22, SEQ-01 or MB-16042; left out: what can be asked",
     )
     parser.add_argument("--json", action="store_true", help="write the answers as JSON")
 
@@ -57,11 +63,9 @@ def run(args: argparse.Namespace) -> int:
         from dissector.explain import as_data  # noqa: PLC0415
 
         found: list[dict[str, Any]] = [] if args.thing else as_data.overview_facts()
-        for words, is_rule in _questions(args.thing):
-            if is_rule:
-                from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
-
-                found += [rule_help.facts(words[0])]
+        for words, sort in _questions(args.thing):
+            if sort:
+                found += [_help_of(sort).facts(words[0])]
             else:
                 found += [as_data.result_facts(result) for result in lookup.lookup(words)]
         json.dump(found, sys.stdout, indent=2)
@@ -78,50 +82,59 @@ def answers(things: Sequence[str], terminal: Terminal) -> str:
     from dissector.explain import as_text, lookup  # noqa: PLC0415
 
     pages = []
-    for words, is_rule in _questions(things):
-        if is_rule:
-            from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
-
-            pages.append(rule_help.text(words[0], terminal))
+    for words, sort in _questions(things):
+        if sort:
+            pages.append(_help_of(sort).text(words[0], terminal))
         else:
             pages.append(as_text.render(lookup.lookup(words), terminal))
     return "\n\n".join(pages)
 
 
-def _questions(words: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
-    """Split the words into questions: one word each about rules, runs of words about the protocol."""
+def _help_of(sort: str) -> ModuleType:
+    """Return the module that answers about rules, or about bugs."""
+    from analysis.check import bug_help, rule_help  # noqa: PLC0415 - brings the analysis along
+
+    return rule_help if sort == _RULES else bug_help
+
+
+def _questions(words: Sequence[str]) -> Iterator[tuple[list[str], str]]:
+    """Split the words into questions, each with its sort: one word about a rule or a bug, runs about the protocol."""
     plain: list[str] = []
     for at, word in enumerate(words):
-        name = _rule(word)
-        if name is None:
+        found = _rule_or_bug(word)
+        if found is None:
             plain.append(word)
             continue
         if plain:
-            yield plain, False
+            yield plain, ""
             plain = []
-        if word.lower() in _ALL and at + 1 < len(words) and _rule(words[at + 1]) is not None:
+        name, sort = found
+        following = _rule_or_bug(words[at + 1]) if at + 1 < len(words) else None
+        if word.lower() in _ALL and following is not None and following[1] == sort:
             continue  # "rule SEQ-01"
-        yield [name], True
+        yield [name], sort
     if plain:
-        yield plain, False
+        yield plain, ""
 
 
-def _rule(word: str) -> str | None:
-    """Return the rule or group that a word names, if it does."""
+def _rule_or_bug(word: str) -> tuple[str, str] | None:
+    """Return the rule, group or bug that a word names, with its sort; None: it names none."""
     found = _RULE.match(word)
     if found:
-        return found[1]
+        return found[1], _RULES
     if word.lower() in _ALL:
-        return "rules"
-    if _GROUP.match(word):
+        return _ALL[word.lower()], _ALL[word.lower()]
+    if _BUG.match(word):
+        return word, _BUGS
+    sort = _RULES if _GROUP.match(word) else _BUGS if _NUMBER.match(word) else ""
+    if sort:
         from dissector.errors import UsageError  # noqa: PLC0415
         from dissector.explain import lookup  # noqa: PLC0415
 
         try:
             lookup.lookup([word])
         except UsageError:
-            from analysis.check import rule_help  # noqa: PLC0415 - brings the analysis along
-
-            # Where it names no group either, the lookup of the protocol says that nothing is called so.
-            return word if word.upper() in rule_help.names() else None
+            # Where it names nothing here either, the lookup of the protocol says that nothing is called so.
+            name = word.upper() if sort == _RULES else f"MB-{word}"
+            return (name, sort) if name in _help_of(sort).names() else None
     return None

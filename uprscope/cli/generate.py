@@ -30,6 +30,7 @@ examples:
   uprscope generate basic -o basic.pcapng
   uprscope generate --break SEQ-01 -o broken.pcapng --truth broken.json
   uprscope generate basic --break 'SNP-02@frame=40' -o broken.pcap
+  uprscope generate --bug MB-16042 -o bug.pcapng
   uprscope generate multiplex --mss 1-1448 --reorder 0.1 --retransmit 0.05 \\
       --ip 6 -o rough.pcapng
   uprscope generate bulk --frames 1000000 --vbuckets 1024 -o big.pcap
@@ -50,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="the capture, .pcap or .pcapng, or - for standard output"
     )
     parser.add_argument("--truth", metavar="FILE", help="write what was sent, and what is wrong with it, as JSON")
-    parser.add_argument("--list", action="store_true", help="show scenarios, faults and the captures in captures/")
+    parser.add_argument(
+        "--list", action="store_true", help="show scenarios, faults, bugs and the captures in captures/"
+    )
     wanted = parser.add_argument_group("what to make")
     wanted.add_argument("--seed", type=_natural, default=DEFAULT_SEED, metavar="N", help="default: 1")
     wanted.add_argument("--frames", type=positive, metavar="N", help="about so many messages; bulk: exactly")
@@ -65,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RULE",
         help="break it: RULE, RULE/VARIANT, or either with @frame=N: at the first chance from message N on; repeatable",
     )
+    wanted.add_argument("--bug", metavar="BUG", help="what a historical bug looked like, such as MB-16042")
     network = parser.add_argument_group("what the network does", "chances are between 0 and 1")
     network.add_argument("--mss", default="1448", metavar="BYTES", help="of full segments: a number, or LOW-HIGH")
     for name, text in (
@@ -141,7 +145,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.scenario is None and not args.breaks:
+    if args.bug is not None and (args.scenario is not None or args.breaks):
+        raise UsageError("--bug is a scenario of its own: leave the scenario and --break out")
+    if args.scenario is None and not args.breaks and args.bug is None:
         raise UsageError("no scenario given (try uprscope generate --list)")
     if args.output is None:
         raise UsageError("no output given: name a file with -o, or - for standard output")
@@ -261,10 +267,15 @@ class _Job:
         from dissector.generate import recipe, scenarios, to_capture, truth  # noqa: PLC0415
 
         args = self.args
-        breaks = [recipe.Break.parse(text) for text in args.breaks]
-        name = args.scenario if args.scenario is not None else recipe.fault_of(breaks[0]).scenario
-        scenario = scenarios.scenario(name)
-        made = recipe.make(scenario, args.seed, self.size, breaks)
+        if args.bug is not None:
+            from dissector.generate.bugs import bug  # noqa: PLC0415 - all of them, and only who wants one needs any
+
+            made = recipe.make_bug(bug(args.bug), args.seed)
+        else:
+            breaks = [recipe.Break.parse(text) for text in args.breaks]
+            name = args.scenario if args.scenario is not None else recipe.fault_of(breaks[0]).scenario
+            made = recipe.make(scenarios.scenario(name), args.seed, self.size, breaks)
+        scenario = made.scenario
         written = to_capture.write(
             made.conversations, opener, seed=args.seed, medium=self.medium, impairments=self.impairments, rate=args.rate
         )

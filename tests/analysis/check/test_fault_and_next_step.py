@@ -38,6 +38,9 @@ ITEMS = Check("items", NEVER, "seqno {by_seqno}", facts=("by_seqno",), root="con
 #: Who is to blame, by group, rule or check; what is more special counts. Only some messages can come from either side.
 PARTIES = {
     "FRM": "either",
+    "CON": "either",
+    "CON-06": "producer",
+    "CON-09": "consumer",
     **dict.fromkeys(("OPQ-01", "OPQ-02", "OPQ-03", "OPQ-11"), "either"),
     **dict.fromkeys(("OPQ-04", "OPQ-06", "OPQ-07", "OPQ-09", "OPQ-10"), "producer"),
     **dict.fromkeys(("OPQ-05", "OPQ-08", "OPQ-12"), "consumer"),
@@ -47,6 +50,11 @@ PARTIES = {
     "SEQ-10": "consumer",
     "FLC": "consumer",
     "FLC-02": "producer",
+    "TKO": "producer",
+    "NOP": "producer",
+    **dict.fromkeys(("NOP-01", "NOP-02"), "consumer"),
+    "FOL": "producer",
+    **dict.fromkeys(("FOL-04/end", "FOL-04/snapshot", "FOL-07"), "consumer"),
     "XCN-01": "producer",
 }
 #: What is asked for and not given is the fault of the side that did not, though the guilty frame is the other's.
