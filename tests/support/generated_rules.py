@@ -68,7 +68,7 @@ class Wire:
     def sid(self) -> bytes:
         """The stream id; a stream request has it in its value."""
         if self.op == 0x53 and b'"sid"' in self.value:
-            return int(json.loads(self.value)["sid"]).to_bytes(2, "big")
+            return (int(json.loads(self.value)["sid"]) % 65536).to_bytes(2, "big")
         return next((data for number, data in self.infos if number == 2), b"")
 
     def u64(self, at: int) -> int:
@@ -259,9 +259,27 @@ def _field_rules(wire: Wire, era: tuple[int, int]) -> set[str]:
         or (op == 0x60 and not 1 <= wire.extras[30] <= 3)
     ):
         broken.add("FRM-13")
+    if op == 0x53 and b'"sid"' in wire.value and json.loads(wire.value)["sid"] > 65535:
+        broken.add("FRM-13")
+    if op == 0x5F and wire.extras[12] == 2 and not _leads_inside(wire.value):
+        broken.add("FRM-10")
     if op == 0x66 and not _tiles(wire.value):
         broken.add("FRM-14")
     return broken
+
+
+def _leads_inside(value: bytes) -> bool:
+    """Tell whether a value has a table and a vtable inside of it, and in these every slot."""
+    if len(value) < 4:
+        return False
+    place = int.from_bytes(value[:4], "little")
+    vtable = place - int.from_bytes(value[place : place + 4], "little", signed=True)
+    if not 0 <= vtable <= len(value) - 4 or place > len(value) - 4:
+        return False
+    size, table = struct.unpack_from("<HH", value, vtable)
+    if size < 4 or table < 4 or vtable + size > len(value) or place + table > len(value):
+        return False
+    return all(at < table for at in struct.unpack_from(f"<{size // 2 - 2}H", value, vtable + 4))
 
 
 def _nmeta(wire: Wire) -> int:

@@ -463,7 +463,9 @@ def _streams(path: Path) -> dict[tuple[int, int], bytes]:
     return {ports: bytes(stream) for ports, stream in streams.items()}
 
 
-_TALKERS = [path for path in CAPTURES if "snaplen" not in path.name]
+#: Frames that recordings here do not have: tables of system events, cache transfers.
+_RECENT = [paths.CAPTURES / "clean" / f"{name}.pcapng" for name in ("event-tables", "cache-transfer")]
+_TALKERS = [path for path in CAPTURES if "snaplen" not in path.name] + _RECENT
 
 
 def frame_level(rng: random.Random) -> list[bytes]:

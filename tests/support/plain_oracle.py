@@ -35,6 +35,8 @@ def findings(conversations: list[Conversation]) -> Iterator[Finding]:
         yield from flow(talk)
         yield from replies(talk)
         yield from noops(talk)
+        yield from histories(talk)
+        yield from takeovers(talk)
         for stream in streams(talk):
             yield from _draft(stream) if stream[0].frame.dialect is Dialect.DRAFT else _stream(talk, stream)
             yield from _sync(talk, stream)
@@ -212,7 +214,8 @@ def _unique(items: Iterable[Emission], flags: int = 0) -> Iterator[Finding]:
 
 
 def _draft(messages: list[Emission]) -> Iterator[Finding]:
-    inside, started, last = False, False, messages[0].frame.fields["start_seqno"]
+    inside, started, start = False, False, messages[0].frame.fields["start_seqno"]
+    last: int | None = None
     items: list[Emission] = []
     for each in messages[1:]:
         frame = each.frame
@@ -227,8 +230,8 @@ def _draft(messages: list[Emission]) -> Iterator[Finding]:
                 yield "SNP-14", each
                 if not started:
                     yield "SNP-01", each
-            if (frame.seqno or 0) <= last:
-                yield "SEQ-01", each
+            if (frame.seqno or 0) <= (start if last is None else last):
+                yield "SEQ-02" if last is None else "SEQ-01", each
             last = frame.seqno or 0
 
 
@@ -257,8 +260,6 @@ def _sync(talk: Conversation, messages: list[Emission]) -> Iterator[Finding]:
                 if here is None or here < completed:
                     yield "SNP-09", each
                 completed = here or 0
-        elif frame.name == "set_vbucket_state" and due:
-            yield "TKO-04", each
         elif frame.name == "prepare":
             known = max(known, frame.seqno or 0)
             prepares[frame.seqno or 0] = frame.key
@@ -282,6 +283,132 @@ def _sync(talk: Conversation, messages: list[Emission]) -> Iterator[Finding]:
         yield "SNP-10", messages[-1]
 
 
+def histories(talk: Conversation) -> Iterator[Finding]:
+    """Failover logs, what is asked for on a branch, and rollbacks; of the draft there is nothing to say."""
+    asked: dict[tuple[str, bytes], Emission] = {}
+    logs: dict[int, list[tuple[int, int]]] = {}
+    high: dict[int, int] = defaultdict(int)
+    told: dict[int, int] = {}
+    row: dict[int, int] = defaultdict(int)
+    waiting: list[tuple[Emission, Emission, list[tuple[int, int]]]] = []
+    resumed: dict[int, int] = {}
+    notifier = any(each.frame.fields.get("open_flags", 0) & 2 for each in talk)
+    for each in talk:
+        frame = each.frame
+        if frame.dialect is not Dialect.DCP:
+            continue
+        if not frame.response and frame.name in ("stream_request", "get_failover_log"):
+            asked[frame.name, frame.opaque] = each
+        if frame.name == "stream_request" and not frame.response:
+            numbers = frame.fields
+            if bad_range(numbers) and not notifier:
+                yield "FOL-04", each
+            if told.pop(frame.vbucket, numbers["start_seqno"]) < numbers["start_seqno"]:
+                yield "FOL-07", each
+        elif not frame.response and frame.name in (*DATA, "snapshot_marker") and frame.vbucket in resumed:
+            seqno = frame.fields["snap_end_seqno"] + 1 if frame.name == "snapshot_marker" else frame.seqno or 0
+            if seqno <= resumed[frame.vbucket]:
+                yield "FOL-08", each
+            if frame.name in DATA:
+                del resumed[frame.vbucket]
+        if not frame.response and frame.name in DATA:
+            high[frame.vbucket] = max(high[frame.vbucket], frame.seqno or 0)
+        request = asked.get((frame.name, frame.opaque)) if frame.response else None
+        if request is None:
+            continue
+        vbucket, numbers = request.frame.vbucket, request.frame.fields
+        if frame.status == 0:
+            log = [
+                (int.from_bytes(frame.value[at : at + 8], "big"), int.from_bytes(frame.value[at + 8 : at + 16], "big"))
+                for at in range(0, len(frame.value), 16)
+            ]
+            if not frame.value or len(frame.value) % 16:
+                yield "FOL-01", each
+            if any(older > newer for (_, newer), (_, older) in pairwise(log)):
+                yield "FOL-02", each
+            if len({uuid for uuid, _ in log}) < len(log) or any(not uuid for uuid, _ in log):
+                yield "FOL-03", each
+            for question, rollback, before in waiting:
+                if question.frame.vbucket == vbucket and before == log:
+                    yield from rolled_back(question.frame.fields, rollback, log)
+            waiting = [one for one in waiting if one[0].frame.vbucket != vbucket]
+            logs[vbucket] = log
+            high[vbucket] = max(high[vbucket], log[0][1] if log else 0)
+        if frame.name != "stream_request" or notifier or numbers["stream_flags"] & 0x40:
+            continue
+        start, uuid = numbers["start_seqno"], numbers["vbucket_uuid"]
+        if frame.status in (0, 0x23) and bad_range(numbers):
+            yield "FOL-04", each
+        if (
+            frame.status == 0x22
+            and not bad_range(numbers)
+            and start <= high[vbucket]
+            and not numbers["stream_flags"] & 6
+        ):
+            yield "FOL-04", each
+        if frame.status == 0x23:
+            row[vbucket] += 1
+            if row[vbucket] > 3:
+                yield "FOL-07", request
+            told[vbucket] = frame.fields["rollback_seqno"]
+            if told[vbucket] >= start > 0 or told[vbucket] > start:
+                yield "FOL-05", each
+            elif vbucket in logs:
+                waiting.append((request, each, logs[vbucket]))
+            high[vbucket] = min(high[vbucket], max(told[vbucket], logs.get(vbucket, [(0, 0)])[0][1]))
+        elif frame.status == 0:
+            resumed.pop(vbucket, None)
+            if start and start >= high[vbucket] > 0 and not row[vbucket]:
+                resumed[vbucket] = high[vbucket]
+            row[vbucket] = 0
+            if start and uuid and uuid not in dict(log):
+                yield "FOL-06", each
+            elif start and dict(log).get(uuid) is not None and due(numbers, log) not in (None, -1):
+                yield "FOL-05", each
+
+
+def bad_range(numbers: dict[str, int]) -> bool:
+    start, flags = numbers["start_seqno"], numbers["stream_flags"]
+    if flags & 0x40:
+        return False
+    inside = numbers["snap_start_seqno"] <= start <= numbers["snap_end_seqno"]
+    return not inside or (start > numbers["end_seqno"] and not flags & 6)
+
+
+def due(numbers: dict[str, int], log: list[tuple[int, int]]) -> int | None:
+    """Where a request on an older branch goes back to; -1: nowhere; None: the branch is the newest."""
+    start, first, last = (numbers[name] for name in ("start_seqno", "snap_start_seqno", "snap_end_seqno"))
+    place = [uuid for uuid, _ in log].index(numbers["vbucket_uuid"])
+    if place == 0:
+        return None
+    upper = log[place - 1][1]
+    if start == last:
+        first = start
+    elif start == first:
+        last = start
+    if last <= upper:
+        return -1
+    return min(first, upper)
+
+
+def rolled_back(numbers: dict[str, int], rollback: Emission, log: list[tuple[int, int]]) -> Iterator[Finding]:
+    """A rollback that was made by a log."""
+    value, start = rollback.frame.fields["rollback_seqno"], numbers["start_seqno"]
+    if not start or bad_range(numbers):
+        return
+    if numbers["vbucket_uuid"] not in dict(log):
+        if value:
+            yield "FOL-05", rollback
+        return
+    wanted = due(numbers, log)
+    if wanted is None:
+        return  # the high seqno decides, which nobody tells
+    if value and value != wanted:
+        yield "FOL-05", rollback
+    if not value and wanted:
+        yield "FOL-11", rollback
+
+
 def replies(talk: Conversation) -> Iterator[Finding]:
     waiting: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     clock = 0
@@ -300,21 +427,118 @@ def replies(talk: Conversation) -> Iterator[Finding]:
         yield "OPQ-02", talk.emissions[-1]
 
 
-def noops(talk: Conversation) -> Iterator[Finding]:
-    values = {each.frame.key: each.frame.value for each in talk if each.frame.name == "control"}
-    clock = before = 0
-    number = None
+def takeovers(talk: Conversation) -> Iterator[Finding]:
+    """Vbucket states, as their sender could know what was answered."""
+    hello = any(each.frame.name == "hello" for each in talk)
+    served = any(each.frame.name == "open" and each.frame.fields.get("open_flags", 0) & 1 for each in talk)
+    place = [0, 0]
+    asked: dict[bytes, Emission] = {}
+    live: dict[tuple[int, int | None], tuple[int, list[int]]] = {}  # flags of the request, and states so far
+    counts: dict[tuple[str, bytes], int] = defaultdict(int)
+    answered: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     for each in talk:
+        frame, heard = each.frame, place[1 - each.side] - each.unheard
+        place[each.side] += 1
+        what, stream = (frame.name, frame.opaque), (frame.vbucket, frame.stream_id)
+        state = ("set_vbucket_state", frame.opaque)
+        waiting = {
+            one: counts[one, frame.opaque] - sum(at < heard for at in answered[one, frame.opaque])
+            for one in ("set_vbucket_state", "snapshot_marker")
+        }
+        if frame.name == "stream_request" and not frame.response:
+            asked[frame.opaque] = each
+        elif frame.name == "stream_request" and not frame.status and frame.opaque in asked:
+            request = asked[frame.opaque].frame
+            live[request.vbucket, request.stream_id] = request.fields.get("stream_flags", 0), []
+        elif frame.response:
+            answered[what].append(place[each.side] - 1)
+        elif stream not in live or frame.dialect is not Dialect.DCP:
+            continue
+        elif frame.name == "set_vbucket_state":
+            flags, states = live[stream]
+            number = frame.fields["vbucket_state"]
+            if not flags & 1:
+                yield "TKO-05", each
+                continue
+            states.append(number)
+            if states not in ([2], [3], [2, 1], [3, 1]):
+                yield "TKO-01", each
+            if waiting["set_vbucket_state"] > 0:
+                yield "TKO-03", each
+            if waiting["snapshot_marker"] > 0:
+                yield "TKO-04", each
+            if states == [2] and hello and served:
+                yield "TKO-07", each
+            counts[state] += 1
+        elif frame.name == "snapshot_marker" and frame.fields.get("snapshot_type", 0) & 0x08:
+            counts[what] += 1
+        elif frame.name in MUTATIONS and 1 in live[stream][1]:
+            yield "TKO-02", each
+        elif frame.name == "stream_end" and live[stream][0] & 1:
+            ok = frame.fields["end_reason"] == 0
+            if ok and waiting["set_vbucket_state"] > 0:
+                yield "TKO-03", each
+            closed = any(one.frame.name == "close_stream" and one.frame.vbucket == frame.vbucket for one in talk)
+            if (ok and 1 not in live[stream][1]) or (not ok and 1 in live[stream][1] and not closed):
+                yield "TKO-06", each
+
+
+def noops(talk: Conversation) -> Iterator[Finding]:
+    """No-ops by the interval that was accepted last; answers count when they were heard."""
+    modern = any(each.frame.name == "hello" for each in talk)
+    served = any(each.frame.name == "open" and each.frame.fields.get("open_flags", 0) & 1 for each in talk)
+    controls: dict[bytes, Emission] = {}
+    on, streamed, interval = False, False, 180.0
+    clock, due, place = 0, None, [0, 0]
+    number: int | None = None
+    waiting: dict[bytes, tuple[Emission, int]] = {}
+    wrong: set[bytes] = set()
+    last: tuple[bytes, int] | None = None  # opaque of the last no-op, and where its answer is
+    producer, produced = -1, 0
+    for each in talk:
+        frame, heard = each.frame, place[1 - each.side] - each.unheard
         clock += each.pause_ns
-        if each.frame.name == "noop" and not each.frame.response:
-            if clock - before > 2 * int(values[b"set_noop_interval"]) * SECOND:
+        place[each.side] += 1
+        produced = clock if each.side == producer else produced
+        if on and streamed and each.pause_ns > 390 * SECOND:
+            yield "NOP-06", each
+        if frame.name == "control":
+            asked = controls.setdefault(frame.opaque, each).frame
+            if frame.response and not frame.status:
+                producer = each.side
+                on = asked.value == b"true" if asked.key == b"enable_noop" else on
+                interval = float(asked.value) if asked.key == b"set_noop_interval" else interval
+        elif frame.name == "stream_request" and frame.response and not frame.status and on and not streamed:
+            streamed, due = True, clock
+        elif frame.name == "noop" and not frame.response:
+            if due is not None and clock - due > (2 * interval + 30) * SECOND:
                 yield "NOP-03", each
-            before, here = clock, int.from_bytes(each.frame.opaque, "little")
-            if number is not None and here != number + 1:
+            if last is not None and last[0] not in wrong and not last[1] < heard:
+                yield "NOP-04", each
+            here = int.from_bytes(frame.opaque, "little")
+            if served and (here != number + 1 if number is not None else here not in (1_000_001, 10_000_001)):
                 yield "NOP-05", each
-            number = here
-    if b"enable_noop" in values and clock - before > 2 * int(values[b"set_noop_interval"]) * SECOND:
+            number, due, last = here, None, (frame.opaque, 1 << 60)
+            waiting[frame.opaque] = each, clock
+        elif frame.name == "noop":
+            if frame.opaque not in waiting:
+                wrong |= waiting.keys()
+                if waiting:
+                    yield "NOP-01", each
+                waiting.clear()
+                continue
+            for opaque in [*waiting][: [*waiting].index(frame.opaque)]:
+                yield "NOP-01", waiting[opaque][0]
+            _, sent = waiting.pop(frame.opaque)
+            if clock - sent > ((360 if modern else interval) + 1) * SECOND:
+                yield "NOP-02", each
+            if last is not None and last[0] == frame.opaque:
+                last, due = (frame.opaque, place[each.side] - 1), clock
+    if on and due is not None and produced - due > (2 * interval + 30) * SECOND:
         yield "NOP-03", talk.emissions[-1]
+    for asked, sent in waiting.values():
+        if produced - sent > (360 if modern else interval) * SECOND:
+            yield "NOP-02", asked
 
 
 def flow(talk: Conversation) -> Iterator[Finding]:

@@ -109,6 +109,7 @@ class Instance:
     first: int | None = None
     marker: tuple[int, int, int] | None = None
     bracket: bool = False
+    bracketed: bool = False
     keys: set[bytes] = field(default_factory=set)
     prepared: dict[bytes, int] = field(default_factory=dict)
     highest_prepare: int = 0
@@ -212,7 +213,7 @@ class Naive:
             if instance.marker is None:
                 if start != instance.start:
                     self.found["SNP-07"] += 1
-                if not instance.flags & FROM_LATEST:
+                if not instance.flags & FROM_LATEST and not instance.bracketed:
                     assert start == instance.snap_start, "SNP-07"
                 if start < instance.last:
                     self.found["SNP-04"] += 1
@@ -225,7 +226,7 @@ class Naive:
         elif said.name == "snapshot_marker":
             instance.keys.clear()
         elif said.name == "oso_snapshot":
-            instance.bracket = numbers["oso_flags"] == 1
+            instance.bracket, instance.bracketed = numbers["oso_flags"] == 1, True
         elif said.name == "stream_end":
             instance.finished, instance.live = True, False
             self.finish(instance)

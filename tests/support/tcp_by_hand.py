@@ -142,6 +142,27 @@ def noop(opaque: int) -> Message:
     return request(0x5C, opaque=opaque, name="noop")
 
 
+def drafted(
+    opcode: int, subtype: int, extras: bytes = b"", key: bytes = b"", value: bytes = b"", *, vbucket: int, opaque: int
+) -> Message:
+    """A message of the draft of August 2013: a request (opcode 1), or a push."""
+    magic, body = 0x80 if opcode == 1 else 0x81, len(extras) + len(key) + len(value)
+    head = struct.pack(">BBHBBHIIQ", magic, opcode, len(key), len(extras), subtype, vbucket, body, opaque, 0)
+    columns: Row = {"dialect": "draft", "opcode": opcode, "subtype": subtype, "vbucket": vbucket, "opaque": opaque}
+    return Message(head + extras + key + value, {**columns, "status": None, "key": key or None})
+
+
+def drafted_request(vbucket: int, opaque: int) -> Message:
+    """Ask for a stream in the draft's words."""
+    return drafted(1, 1, struct.pack(">4Q", 0, 2**64 - 1, 0, 0), b"group", vbucket=vbucket, opaque=opaque)
+
+
+def drafted_item(vbucket: int, opaque: int, seqno: int, value: bytes = b"value") -> Message:
+    """A mutation in the draft's words."""
+    extras = struct.pack(">QQIII", seqno, 1, 0, 0, 0)
+    return drafted(4, 3, extras, b"key%d" % seqno, value, vbucket=vbucket, opaque=opaque)
+
+
 # ------------------------------------------------------------------------------------------------------ conversations
 
 

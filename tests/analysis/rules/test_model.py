@@ -24,7 +24,20 @@ from dissector.options import ReadOptions
 from tests.support.paths import ROOT
 
 #: Traffic of every kind, so that every table has rows.
-CAPTURES = ("basic", "sync-writes", "takeover", "relay", "oso", "flow-control", "draft", "close-resume", "rollback")
+CAPTURES = (
+    "basic",
+    "sync-writes",
+    "takeover",
+    "relay",
+    "oso",
+    "flow-control",
+    "draft",
+    "close-resume",
+    "rollback",
+    "purged-history",
+    "noop-idle",
+    "server-consumer",
+)
 CHECKS = [pytest.param(rule, check, id=f"{rule.id}/{check.name}") for rule in RULES for check in rule.checks]
 GLOBAL_CHECKS = [pytest.param(rule, check, id=rule.id) for rule in GLOBAL_RULES for check in rule.checks]
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
@@ -36,7 +49,7 @@ def tables() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     """The columns and references that the context's tables have."""
     found: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
     names = [f"captures/clean/{name}.pcapng" for name in CAPTURES]
-    names += [f"captures/broken/{name}.pcapng" for name in ("FRM-01-stray", "OPQ-10")]
+    names += [f"captures/broken/{name}.pcapng" for name in ("FRM-01-stray", "OPQ-10", "CON-03-ack", "CON-05-noop")]
     for name in [*names, "captures/09_feed_real_consumer.pcap", "captures/02b_flow_control_broken.pcap"]:
         context = Context()
         for batch in FrameReader(expand([str(ROOT / name)]), ReadOptions(columns=COLUMNS)):
@@ -124,7 +137,7 @@ def test_a_next_step_can_be_filled_in(rule: Rule, check: Check) -> None:
 def test_sentences_say_what_came_and_what_was_expected(rule: Rule, check: Check) -> None:
     assert not check.because[:1].isupper(), rule.id
     assert not {*re.findall(r"\{(\w+):", check.because)} & {*check.words}, "words can't be written as numbers"
-    if rule.group in ("OPQ", "SNP", "SEQ", "XCN") and check.because:
+    if rule.group in ("OPQ", "SNP", "SEQ", "FOL", "XCN") and check.because:
         assert "; " in check.because, f"{rule.id} does not say what was expected"
 
 

@@ -17,7 +17,7 @@ from tests.support.power.recordings import RELEASES, talks
 from tests.support.power.tables import markdown, share
 
 FULL = os.environ.get("UPRSCOPE_SWEEP") == "full"
-GROUPS = ("FRM", "OPQ", "SNP", "SEQ", "FLC")
+GROUPS = ("FRM", "CON", "OPQ", "SNP", "SEQ", "FLC", "FOL", "TKO", "NOP")
 SITES = 3 if FULL else 1
 
 #: What is asked for under each condition: the least share over all rules, and the least share of one group.

@@ -9,7 +9,8 @@ import pytest
 from analysis.rules.model import Severity
 from dissector.generate.impairments import Impairments
 from dissector.generate.scenario import Fault, NoPlaceError, size_all_buffer_acks
-from tests.support.checking import clean, findings_of
+from tests.support.checking import batches_of, check, clean, findings_of
+from tests.support.paths import ROOT
 from tests.support.rule_proofs import (
     STREAM_RULES,
     faults_of,
@@ -55,6 +56,13 @@ def test_documents_of_other_clusters_are_left_alone(seed: int) -> None:
 
 def test_a_new_stream_is_not_compared_with_the_old_one() -> None:
     assert prove_silent("rollback").tallies["SEQ-01"].held > 20
+
+
+def test_the_first_stream_of_the_draft_is_decided_too() -> None:
+    """Its request came before anything showed the dialect: nothing is unknown for that."""
+    result = check(batches_of(ROOT / "captures" / "clean" / "draft.pcapng"))
+    assert [rule for rule, tally in result.tallies.items() if sum(tally.unknown.values())] == []
+    assert (result.tallies["SEQ-02"].held, result.tallies["OPQ-07"].held) == (2, 2)
 
 
 def test_without_its_request_a_stream_has_no_start() -> None:

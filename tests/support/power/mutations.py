@@ -2,20 +2,25 @@
 
 from tests.support.power import (
     mutations_answers,
+    mutations_connections,
     mutations_drafts,
+    mutations_failover,
     mutations_fields,
     mutations_flow,
     mutations_framing,
     mutations_markers,
+    mutations_noops,
     mutations_seqnos,
     mutations_snapshots,
     mutations_streams,
     mutations_sync,
+    mutations_takeovers,
 )
 
 ALL = (
     mutations_framing,
     mutations_fields,
+    mutations_connections,
     mutations_answers,
     mutations_streams,
     mutations_snapshots,
@@ -24,4 +29,7 @@ ALL = (
     mutations_seqnos,
     mutations_sync,
     mutations_flow,
+    mutations_failover,
+    mutations_takeovers,
+    mutations_noops,
 )

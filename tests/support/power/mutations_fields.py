@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.support.power import messages as m
 from tests.support.power.kinds import Selector, answers, asks, in_streams, kind, plain
 from tests.support.power.messages import Message
@@ -9,6 +11,7 @@ from tests.support.power.talks import Talk
 
 SNAPPY, XATTR, COLLECTIONS = 0x0A, 0x06, 0x12
 KEEPS_DATATYPE = 0x40
+_SID = re.compile(rb'("sid"\s*:\s*)(\d+)')
 
 
 def _without_hello(selector: Selector) -> Selector:
@@ -198,6 +201,40 @@ def broken_json(talk: Talk, message: Message) -> Message | None:
     return message
 
 
+def _with_tables(talk: Talk) -> list[Message]:
+    return [each for each in in_streams(m.EVENT)(talk) if each.extras[12:] == b"\x02"]
+
+
+@kind("FRM-10", where=_with_tables)
+def table_outside(_: Talk, message: Message) -> Message:
+    """A system event whose value says that its table is behind it."""
+    message.value = len(message.value).to_bytes(4, "little") + message.value[4:]
+    return message
+
+
+@kind("FRM-10", where=_with_tables)
+def table_cut(_: Talk, message: Message) -> Message:
+    """A system event with the first half of its table."""
+    message.value = message.value[: len(message.value) // 2]
+    return message
+
+
+@kind("FRM-10", where=_with_tables)
+def vtable_outside(_: Talk, message: Message) -> Message:
+    """A system event whose table says that its vtable is in front of the value."""
+    place = int.from_bytes(message.value[:4], "little")
+    message.value = message.value[:place] + (place + 2).to_bytes(4, "little") + message.value[place + 4 :]
+    return message
+
+
+@kind("FRM-10", where=_with_tables)
+def compressed_table(_: Talk, message: Message) -> Message:
+    """A system event as servers stored it (MB-54967): its table is a snappy block, here one literal."""
+    size = len(message.value)
+    message.value = bytes([size, 60 << 2, size - 1]) + message.value
+    return message
+
+
 # --- FRM-11 --------------------------------------------------------------------------------------------------------
 
 
@@ -303,6 +340,17 @@ def unknown_event(_: Talk, message: Message) -> Message:
 def unknown_durability(_: Talk, message: Message) -> Message:
     """A durability level that does not exist."""
     message.put(30, 9, 1)
+    return message
+
+
+def _with_stream_ids(talk: Talk) -> list[Message]:
+    return [each for each in asks(m.STREAM_REQUEST)(talk) if _SID.search(each.value)]
+
+
+@kind("FRM-13", where=_with_stream_ids)
+def wide_stream_id(_: Talk, message: Message) -> Message:
+    """A stream id of 17 bits, of which the server keeps those that it had."""
+    message.value = _SID.sub(lambda found: found[1] + b"%d" % (int(found[2]) + 65536), message.value)
     return message
 
 

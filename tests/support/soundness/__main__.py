@@ -41,7 +41,7 @@ def _captures(chosen: argparse.Namespace) -> list[str]:
     for name in chosen.scenario or ():
         found += sources.parts(f"{name}@{chosen.seed}")
     if chosen.capture:
-        there = sources.names(kinds=("recording", "clean", "broken", "rough"))
+        there = sources.names(kinds=("recording", "clean", "broken", "bugs", "rough"))
         for pattern in chosen.capture:
             found += [each for each in there if fnmatch(each, pattern)] or [pattern]
     return found if chosen.scenario or chosen.capture else sources.names()

@@ -59,7 +59,7 @@ def paths() -> dict[str, Path]:
     for folder in (SHARED, CAPTURES):
         for path in sorted(folder.glob("*.pcap*")) if folder.is_dir() else ():
             found.setdefault(path.stem, path)
-    for kind in ("clean", "broken", "rough"):
+    for kind in ("clean", "broken", "bugs", "rough"):
         for path in sorted((CAPTURES / kind).glob("*.pcap*")):
             found[f"{kind}/{path.stem}"] = path
     return found
