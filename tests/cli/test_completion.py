@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.check import rule_help
+from analysis.check import bug_help, rule_help
 from dissector.explain import lookup
 from dissector.frames.schema import SCHEMA
 from tests.support.paths import ROOT
@@ -73,7 +73,7 @@ def complete(*words: str, cwd: Path = ROOT) -> list[str]:
         (("dissect", "--format", ""), ["text", "json", "ndjson", "csv", "parquet", "arrow"]),
         (("dissect", "a.pcap", "--format", "p"), ["parquet"]),
         (("dissect", "--dialect", "u"), ["upr-proto", "upr"]),
-        (("dissect", "--fields", "fr"), ["frame", "framing_length"]),
+        (("dissect", "--fields", "fra"), ["frame", "framing_length"]),
         (("dissect", "--fields", "frame,packet"), ["frame,packet_first", "frame,packet_last"]),
         (("check", "--rules", "SEQ-01,SNP-04"), ["SEQ-01,SNP-04"]),
         (("dissect", "--filter", ""), []),
@@ -191,7 +191,8 @@ def test_everything_offered_can_be_asked() -> None:
     names = completion.things()
     assert {"mutation", "DCP_STREAM_REQ", "E-22", "opcodes", "truncated-frame", "rollback", "draft"} <= set(names)
     for name in names:
-        assert rule_help.facts(name)["answers"] if name in rule_help.names() else lookup.lookup([name]), name
+        sort = next((each for each in (rule_help, bug_help) if name in each.names()), None)
+        assert sort.facts(name)["answers"] if sort is not None else lookup.lookup([name]), name
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -53,6 +53,18 @@ def side_of(row: Row, truth: Truth) -> tuple[int, str]:
 FOREIGN = {"other-protocols"}
 
 
+@pytest.mark.parametrize(("skipped", "known"), [(0, {0, 1}), (1, {0, 1}), (2, set()), (7, set())], ids=str)
+def test_a_recorder_that_starts_late_does_not_see_the_first_byte(skipped: int, known: set[int], tmp_path: Path) -> None:
+    """Without the SYN its answer still shows where both directions begin; without both nothing does."""
+    output = tmp_path / "late.pcapng"
+    assert generate("basic", "--skip-packets", str(skipped), "-o", str(output)) == 0
+    for reader in READERS:
+        rows, _ = read_run(output, reader)
+        connection = rows[0]["connection"]
+        found = {row["direction"] for row in rows if row["connection"] == connection and row["from_start"]}
+        assert found == known
+
+
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS if each.name not in FOREIGN])
 def test_the_truth_is_what_a_reader_finds(name: str, tmp_path: Path) -> None:
     output, truth = with_truth(tmp_path, name)

@@ -77,7 +77,9 @@ def test_what_is_on_the_page(tmp_path: Path) -> None:
         target = attributes["href"] or ""
         assert target.startswith("#")
         assert target[1:] in identifiers
-    (first, *_) = rows_of(html, "rules-table")
+    # Its no-op was not agreed upon, either.
+    (unagreed, first, *_) = rows_of(html, "rules-table")
+    assert unagreed[:4] == ["CON-05", "✗ violated", "error", "1"]
     assert first[:4] == ["SEQ-01", "✗ violated", "error", "3"]  # three items have one before them
     assert [row[3:5] for row in rows_of(html, "connections-table")] == [["10.0.0.2:11210", "plain"]]
     (stream,) = rows_of(html, "streams-table")

@@ -9,15 +9,23 @@ from collections.abc import Callable
 
 import pytest
 
-from dissector.generate.faults import flow_control, seqno, snapshot
+from dissector.generate.faults import flow_control, liveness, seqno, snapshot, takeover
 from dissector.generate.scenario import Fault, NoPlaceError
-from tests.dissector.generate import test_faults_flow_control, test_faults_seqno, test_faults_snapshot
+from tests.dissector.generate import (
+    test_faults_flow_control,
+    test_faults_liveness,
+    test_faults_seqno,
+    test_faults_snapshot,
+    test_faults_takeover,
+)
 from tests.support.fault_trials import Trial, at_home, attempt, defects, named
 
 GROUPS = {
     "SEQ": (seqno.FAULTS, test_faults_seqno.CHECKS, 12),
     "SNP": (snapshot.FAULTS, test_faults_snapshot.CHECKS, 14),
     "FLC": (flow_control.FAULTS, test_faults_flow_control.CHECKS, 9),
+    "TKO": (takeover.FAULTS, test_faults_takeover.CHECKS, 7),
+    "NOP": (liveness.FAULTS, test_faults_liveness.CHECKS, 6),
 }
 FAULTS = [fault for faults, _, _ in GROUPS.values() for fault in faults]
 CHECKS: dict[tuple[str, str], Callable[[Trial], bool]] = {

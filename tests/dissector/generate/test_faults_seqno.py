@@ -102,6 +102,7 @@ CHECKS: dict[tuple[str, str], Callable[[Trial], bool]] = {
     ("SEQ-01", "backwards"): falls,
     ("SEQ-01", "repeated"): falls,
     ("SEQ-02", ""): lambda trial: trial.guilty.frame.seqno == field(trial.broken.emissions[1], "start_seqno") > 0,
+    ("SEQ-02", "draft"): lambda trial: trial.guilty.frame.seqno == field(trial.broken.emissions[1], "start_seqno") > 0,
     ("SEQ-03", "early"): early_end,
     ("SEQ-03", "beyond"): lambda trial: field(trial.guilty, START) > field(trial.broken.emissions[1], "end_seqno"),
     ("SEQ-04", "backwards"): lambda trial: lower(trial, "rev_seqno", equal=False),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dissector.generate import library
+from dissector.generate.bugs import BUGS
 from dissector.generate.faults import FAULTS
 from dissector.generate.library import LibraryEntry
 from dissector.generate.scenarios import SCENARIOS
@@ -43,9 +44,12 @@ def test_there_is_one_of_each_scenario_and_fault() -> None:
     assert [entry.command for entry in SYNTHETIC] == [plan.command for plan in plans]
     assert len([plan for plan in plans if plan.file.startswith("clean/")]) == len(SCENARIOS)
     assert len([plan for plan in plans if plan.file.startswith("broken/")]) == len(FAULTS)
+    assert len([plan for plan in plans if plan.file.startswith("bugs/")]) == len(
+        [each for each in BUGS if each.capture]
+    )
 
 
-@pytest.mark.parametrize("sort", ["clean", "broken", "rough"])
+@pytest.mark.parametrize("sort", ["clean", "broken", "bugs", "rough"])
 def test_commands_give_these_bytes(sort: str, tmp_path: Path) -> None:
     chosen = [entry for entry in SYNTHETIC if entry.file.startswith(f"{sort}/")]
     assert chosen
@@ -89,7 +93,9 @@ def test_real_servers_cover_what_matters() -> None:
 
 
 @pytest.mark.tool("tshark")
-@pytest.mark.parametrize("name", [entry.file for entry in SYNTHETIC if not entry.file.startswith("broken/")][::3])
+@pytest.mark.parametrize(
+    "name", [entry.file for entry in SYNTHETIC if not entry.file.startswith(("broken/", "bugs/"))][::3]
+)
 def test_tshark_opens_them(name: str) -> None:
     command = ["tshark", "-r", str(HOME / name), "-T", "fields", "-e", "tcp.stream", "-e", "tcp.checksum.status"]
     command += ["-o", "tcp.check_checksum:TRUE"]

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from dissector.codec.decoder import decode
 from dissector.codec.encoder import encode
+from dissector.codec.flatbuffers import pack_table
 from dissector.codec.message import Decoded
 from dissector.codegen import scapy_layers as generator
 from dissector.frames.reader import FrameReader
@@ -124,8 +125,17 @@ def check_agreement(header: Any, decoded: Decoded) -> None:
     if type(body) is layers.UPRBody:
         assert body.extras == decoded.extras
     else:
-        found = {entry.name: body.getfieldval(entry.name) for entry in decoded.fields}
-        assert found == {entry.name: entry.value for entry in decoded.fields}
+        table = decoded.value.table
+        tabled = {entry.name for entry in table.entries} if table is not None else set()
+        plain = [entry for entry in decoded.fields if entry.name not in tabled]
+        found = {entry.name: body.getfieldval(entry.name) for entry in plain}
+        assert found == {entry.name: entry.value for entry in plain}
+        if table is not None and table.compressed:
+            assert body.event_table is None  # it stays bytes here
+        elif table is not None:
+            assert {name: value for name, value in body.event_table.items() if value} == {
+                entry.name: entry.value for entry in table.entries if entry.value
+            }
     assert body.key == decoded.key
     assert len(value_bytes(body)) == decoded.value.length
     assert value_bytes(body).startswith(decoded.value.raw)
@@ -176,7 +186,7 @@ def test_every_layout(form: Form) -> None:
         at += field.size
     value = bytes(entry + b"kkkvvv"[: 3 * len(record.tail)]) * 2
     if shape.body is Body.SYSTEM_EVENT:
-        value = bytes(size_of(dict(events.SYSTEM_EVENTS[0].versions)[0] or ()))
+        value = bytes(size_of(events.SYSTEM_EVENTS[1].fields[:3]))
     drawn = {
         "fields": numbers(layout),
         "response": response,
@@ -364,6 +374,54 @@ def test_the_fields_of_a_system_event() -> None:
     check_agreement(layers.UPR(bytes(sent)), decoded)
     bare = layers.UPR() / layers.UPRSystemEvent(event="scope_drop", value=bytes(11) + b"\x09")
     assert layers.UPR(bytes(bare)).scope_id == 9
+
+
+TABLE_VALUES: dict[str, dict[str, int | bytes]] = {
+    "Collection": {
+        "manifest_uid": 2**64 - 2,
+        "scope_id": 8,
+        "collection_id": 0x1FF,
+        "ttl_valid": 1,
+        "max_ttl": 3600,
+        "collection_name": b"fruit",
+        "history": 1,
+        "metered": 1,
+        "flush_uid": 7,
+    },
+    "DroppedCollection": {"manifest_uid": 5, "collection_id": 9, "system_collection": 1},
+    "Scope": {"scope_id": 8, "scope_name": b"a longer name of a scope"},
+    "DroppedScope": {"manifest_uid": 9},
+}
+
+
+@pytest.mark.parametrize(("event", "version"), layers.EVENT_TABLES)
+def test_the_table_of_a_system_event(event: int, version: int) -> None:
+    given = TABLE_VALUES[layers.EVENT_TABLES[event, version]]
+    key = {} if event in (1, 4) else {"key": b"fruit"}
+    sent = layers.UPR() / layers.UPRSystemEvent(event=event, event_version=version, event_table=given, **key)
+    decoded = decode(Dialect.DCP, bytes(sent))
+    assert decoded.defects == ()
+    assert decoded.value.table is not None
+    assert {entry.name: entry.value for entry in decoded.value.table.entries if entry.value} == given
+    assert decoded.value.raw == pack_table(decoded.value.table.spec, given)
+    read = layers.UPR(bytes(sent))
+    assert (read.event_table, read.value) == (given, b"")
+    check_rebuilding(read, bytes(sent))
+
+
+def test_a_table_as_a_server_wrote_it_stays_as_it_is_until_it_is_changed() -> None:
+    raw = bytes.fromhex("140000000000000000000a0018000c00040008000a0000000900000010000000020000000000000000000000")
+    raw += bytes.fromhex("05000000656d707479000000")
+    frame = bytes(layers.UPR() / layers.UPRSystemEvent(event=3, event_version=2, key=b"empty", value=raw))
+    read = layers.UPR(frame)
+    assert read.event_table == {"manifest_uid": 2, "scope_id": 9, "scope_name": b"empty"}
+    check_rebuilding(read, frame)
+    read.event_table["scope_id"] = 10
+    read.payload.clear_cache()
+    read.clear_cache()
+    assert decode(Dialect.DCP, bytes(read))["scope_id"] == 10
+    with pytest.raises(ValueError, match="no slots of this table: collection_id"):
+        bytes(layers.UPR() / layers.UPRSystemEvent(event=3, event_version=2, event_table={"collection_id": 1}))
 
 
 @pytest.mark.parametrize("size", [0, 7, 8, 12, 15, 16, 21, 24, 40])

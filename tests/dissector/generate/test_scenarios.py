@@ -178,6 +178,8 @@ NOT_NAIVE_ENOUGH = {
     ("takeover", "SNP-02"),
     ("oso", "SNP-05"),
     ("oso", "SNP-07"),
+    ("oso-advanced", "SNP-04"),
+    ("key-only", "SEQ-05"),
     ("cache-transfer", "SNP-07"),
     ("cache-transfer", "SEQ-01"),
     ("cache-transfer-only", "SEQ-03"),
