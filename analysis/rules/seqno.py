@@ -137,7 +137,8 @@ RULES: tuple[Rule, ...] = (
                 when=col.end_reason.equals(_OK) & ~col.draft.true() & _ENDING & ~PARTIAL,
                 unknown=(
                     *NOT_REQUESTED,
-                    Unknown("gap", col.lost_since_previous & col.lost_since_marker),
+                    # A marker behind the loss tells what there is; those of early UPR have no range.
+                    Unknown("gap", col.lost_since_previous & (col.lost_since_marker | (col.marker_end < 0))),
                     # The last prepares are not sent to a consumer without sync writes.
                     Unknown("setup", (at_least(5) | col.unsure.differs(0)) & ~agreed("enable_sync_writes")),
                 ),
