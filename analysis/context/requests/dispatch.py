@@ -19,6 +19,7 @@ from analysis.context.requests.noops import INTERVAL
 from analysis.context.requests.state import (
     CONTROL_AGREEMENTS,
     FEATURE_BITS,
+    OPEN_AGREEMENTS,
     PendingRequest,
     ReplyToData,
     bit,
@@ -230,6 +231,8 @@ class SetupReader:
         flags = or_else(row["open_flags"], 0)
         side = row["direction"]
         request.numbers["flags"] = flags
+        if row["open_flags"] is None:
+            state.doubted |= OPEN_AGREEMENTS  # they were cut off
         if not row["from_start"]:
             if state.opened == 0 and self._streamed_before(index):
                 return  # no beginning: what was agreed upon before the capture began is not known

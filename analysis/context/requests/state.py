@@ -57,8 +57,9 @@ FEATURE_BITS = {
 }
 
 
-#: Every agreement, and those that a control makes.
+#: Every agreement, those that an open makes, and those that a control makes.
 ALL_AGREEMENTS = (1 << len(AGREEMENTS)) - 1
+OPEN_AGREEMENTS = sum(bit for name, bit in _BITS.items() if name.startswith("open_"))
 CONTROL_AGREEMENTS = sum(bit for name, bit in _BITS.items() if not name.startswith(("hello_", "open_")))
 
 
