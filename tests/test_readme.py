@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.rules import RULES
 from tests.support.paths import ROOT
 
 README = ROOT / "README.md"
@@ -72,6 +73,12 @@ def test_examples_in_python_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own
         assert capsys.readouterr().out
+
+
+def test_the_readme_counts_right() -> None:
+    text = README.read_text()
+    assert f"{len(RULES)} within connections" in text
+    assert f"{len(list((ROOT / 'captures' / 'bugs').glob('*.pcapng')))} of them as captures" in text
 
 
 def test_the_readme_is_short() -> None:

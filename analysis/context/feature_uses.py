@@ -107,7 +107,7 @@ FEATURE_USES: tuple[FeatureUse, ...] = (
         uses=_has("extras_length", _EXPIRATION),
     ),
     FeatureUse(
-        "delete_times",
+        "deletion_with_time",
         "a deletion with its time (21 bytes of extras)",
         "the open must have include_delete_times (0x20), or HELLO collections must have been granted",
         (kinds.DELETION,),
@@ -115,7 +115,7 @@ FEATURE_USES: tuple[FeatureUse, ...] = (
         uses=_has("extras_length", _LONG_DELETION),
     ),
     FeatureUse(
-        "no_delete_times",
+        "deletion_without_time",
         "a deletion without its time (18 bytes of extras)",
         "the open has include_delete_times (0x20), so it must have 21",
         (kinds.DELETION,),
@@ -151,7 +151,7 @@ FEATURE_USES: tuple[FeatureUse, ...] = (
         (bit("hello_collections"),),
     ),
     FeatureUse(
-        "marker_2_0",
+        "marker_2.0",
         "a snapshot marker of version 2.0",
         "the controls enable_sync_writes and consumer_name must have been granted",
         (kinds.SNAPSHOT_MARKER,),
@@ -159,7 +159,7 @@ FEATURE_USES: tuple[FeatureUse, ...] = (
         uses=_has("marker_version", _V2_0),
     ),
     FeatureUse(
-        "marker_2_2",
+        "marker_2.2",
         "a snapshot marker of version 2.2",
         _control("max_marker_version"),
         (kinds.SNAPSHOT_MARKER,),
@@ -207,7 +207,7 @@ FEATURE_USES: tuple[FeatureUse, ...] = (
         uses=_any_bit("datatype", _SNAPPY),
     ),
     FeatureUse(
-        "v7_status",
+        "status_of_7.0",
         "an answer with status dcp_stream_not_found (0x0a) or opaque_no_match (0x0b)",
         _control("v7_dcp_status_codes"),
         (),

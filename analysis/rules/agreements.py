@@ -30,7 +30,7 @@ RULES: tuple[Rule, ...] = (
         "what is used was agreed upon",
         "Messages, forms of messages and statuses that came with later releases are used only on connections that have "
         "asked for them and been granted them: by a control, a HELLO feature, a flag of the open or of the stream "
-        "request.",
+        f"request. These are: {', '.join(use.name.replace('_', ' ') for use in FEATURE_USES)}, and cache transfer.",
         (
             Check(
                 "unagreed_uses",

@@ -29,6 +29,16 @@ from tests.support.checking import (
 
 #: The two groups are judged together: they look at the same messages.
 STREAM_RULES: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.group in ("SNP", "SEQ"))
+#: What may happen to the packets of traffic that behaves.
+IMPAIRED = {
+    "loss": Impairments(mss=(40, 900), loss=0.1),
+    "disorder": Impairments(mss=(40, 600), reorder=0.4, duplicate=0.2, retransmit=0.2, overlap=0.2),
+    "both": Impairments(mss=(40, 600), reorder=0.3, loss=0.05),
+    "late": Impairments(mss=(100, 900), skip_packets=21),
+    "later": Impairments(skip_messages=7),
+    "client": Impairments(only=0),
+    "server": Impairments(only=1),
+}
 NAMES = [each.name for each in SCENARIOS]
 
 

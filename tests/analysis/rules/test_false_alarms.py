@@ -12,6 +12,7 @@ from dissector.generate.impairments import Impairments
 from dissector.generate.scenarios import SCENARIOS
 from tests.analysis.rules import test_framing, test_opaque
 from tests.support import checking
+from tests.support.rule_proofs import IMPAIRED
 
 GROUPS = {group: [rule for rule in RULES if rule.group == group] for group in ("FRM", "OPQ")}
 #: What a scenario is about and rules may remark on: scenario, rule, severity.
@@ -33,19 +34,7 @@ def test_excuses_are_scenarios() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize(
-    "impairments",
-    [
-        Impairments(mss=(40, 900), loss=0.1),
-        Impairments(mss=(40, 600), reorder=0.4, duplicate=0.2, retransmit=0.2, overlap=0.2),
-        Impairments(mss=(40, 600), reorder=0.3, loss=0.05),
-        Impairments(mss=(100, 900), skip_packets=21),
-        Impairments(skip_messages=7),
-        Impairments(only=0),
-        Impairments(only=1),
-    ],
-    ids=["loss", "disorder", "both", "late", "later", "client", "server"],
-)
+@pytest.mark.parametrize("impairments", IMPAIRED.values(), ids=IMPAIRED.keys())
 def test_impairments_are_no_violations(group: str, impairments: Impairments) -> None:
     chance = random.Random(f"{group} {impairments}")  # noqa: S311
     always = [each for each in SCENARIOS if each.name in ALWAYS[group]]

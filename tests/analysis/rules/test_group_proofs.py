@@ -17,7 +17,7 @@ from dissector.generate.scenario import Fault, NoPlaceError
 from dissector.generate.scenarios import SCENARIOS
 from tests.support import checking
 from tests.support.fault_trials import named
-from tests.support.rule_proofs import recut
+from tests.support.rule_proofs import IMPAIRED, recut
 
 GROUPS = ("CON", "FOL", "TKO", "NOP")
 MINE = [rule for rule in RULES if rule.group in GROUPS]
@@ -78,19 +78,7 @@ def test_leaves_good_traffic_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXCUSED)
-@pytest.mark.parametrize(
-    "impairments",
-    [
-        Impairments(mss=(40, 900), loss=0.1),
-        Impairments(mss=(40, 600), reorder=0.4, duplicate=0.2, retransmit=0.2, overlap=0.2),
-        Impairments(mss=(40, 600), reorder=0.3, loss=0.05),
-        Impairments(mss=(100, 900), skip_packets=21),
-        Impairments(skip_messages=7),
-        Impairments(only=0),
-        Impairments(only=1),
-    ],
-    ids=["loss", "disorder", "both", "late", "later", "client", "server"],
-)
+@pytest.mark.parametrize("impairments", IMPAIRED.values(), ids=IMPAIRED.keys())
 def test_impairments_are_no_violations(name: str, impairments: Impairments) -> None:
     for seed in (3, 4):
         found = checking.findings_of(checking.clean(name, seed), impairments, seed=seed, rules=MINE).findings
