@@ -103,7 +103,11 @@ class Detector:
     @property
     def spoken(self) -> Dialect | None:
         """Return the dialect that forms of messages show, whatever dialect is forced."""
-        return Dialect.DRAFT if self._drafted else self._tally.dialect
+        if self._drafted:
+            return Dialect.DRAFT
+        # Servers that know HELLO are later than upr. Forms are not looked at any more once that is clear.
+        later = self._tally.hello and self._weight >= _ENOUGH
+        return self._tally.dialect or (Dialect.DCP if later else None)
 
     @property
     def decided(self) -> bool:
