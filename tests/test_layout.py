@@ -118,6 +118,6 @@ def test_a_class_name_has_one_meaning(package: str) -> None:
 
 def test_all_kinds_of_imports_are_seen() -> None:
     """The checks above see imports inside functions, below TYPE_CHECKING and of whole modules."""
-    assert "dissector.frames.reader" in imported("uprscope.cli.dissect")
+    assert "dissector.frames.sources" in imported("uprscope.cli.dissect")
     assert any(layer_of(name) == "dissector.link" for name in imported("dissector.tcp.connections"))
     assert all(RANK[a[0]] < RANK[b[0]] for a, b in pairwise(LAYERS))

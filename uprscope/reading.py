@@ -61,7 +61,7 @@ def inputs_of(captures: Captures) -> list[Input]:
     names = [_name(each) for each in captures]
     if not names:
         raise UsageError("captures: none given")
-    return expand(names)
+    return expand(names, rows=True)
 
 
 def _name(name: object) -> str:

@@ -10,12 +10,14 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dissector.errors import UsageError
 from dissector.frames.batch import FrameBatch
-from dissector.frames.reader import FrameReader
+from dissector.frames.sources import are_rows, open_frames
 from dissector.summary.byte_hash import HashingReader
 from dissector.summary.connections import ConnectionSummaries, forget
 from dissector.summary.rows import ConnectionRows, stream_rows
 from dissector.summary.schema import CONNECTION_COLUMNS, HASH_COLUMNS, STREAM_COLUMNS
+from dissector.summary.stored_connections import StoredConnections
 from dissector.summary.streams import Streams
 
 if TYPE_CHECKING:
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
 
     from dissector.capture import Input
     from dissector.frames.schema import Column
+    from dissector.frames.sources import BatchReader
     from dissector.options import ReadOptions, ReadReport
 
     #: Shows how far a reader has come: a context whose value is called once per batch.
-    Watch = Callable[[FrameReader], AbstractContextManager[Callable[[], None]]]
+    Watch = Callable[[BatchReader], AbstractContextManager[Callable[[], None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Summary:
 
 
 @contextlib.contextmanager
-def unwatched(_: FrameReader) -> Iterator[Callable[[], None]]:
+def unwatched(_: BatchReader) -> Iterator[Callable[[], None]]:
     """Show nothing."""
     yield lambda: None
 
@@ -61,13 +64,18 @@ def connection_summary(
     option: str = "--all",
 ) -> Summary:
     """Sum captures up, one row per connection; ``everything`` includes those without frames, as ``option`` asks for."""
+    if are_rows(inputs):
+        if hashes or everything:
+            what = "hashes of bytes" if hashes else "connections without frames"
+            raise UsageError(f"{inputs[0].name}: {what} are in the capture itself, not in rows of frames")
+        return _stored_summary(inputs, options, watch)
     found = ConnectionRows(everything=everything)
     connections = ConnectionSummaries(found.add)
     if hashes:
-        reader: FrameReader = (hashing := HashingReader(inputs, options, ended=connections.end))
+        reader: BatchReader = (hashing := HashingReader(inputs, options, ended=connections.end))
         found.digests = hashing.digests
     else:
-        reader = FrameReader(inputs, options, ended=connections.end)
+        reader = open_frames(inputs, options, ended=connections.end)
     with watch(reader) as advance:
         for batch in reader:
             advance()
@@ -86,11 +94,26 @@ def connection_summary(
     return Summary(found.sorted(), connection_columns(hashes=hashes), reader.report, notes)
 
 
+def _stored_summary(inputs: Sequence[Input], options: ReadOptions, watch: Watch) -> Summary:
+    """Sum rows of frames up, one row per connection."""
+    found = StoredConnections()
+    reader = open_frames(inputs, options)
+    with watch(reader) as advance:
+        for batch in reader:
+            advance()
+            found.fold(FrameBatch(batch))
+    rows = found.rows()
+    notes = ["from rows of frames: bytes are those of frames, times those of the first and the last one"]
+    if found.left_out:
+        notes.append(f"limit reached: {len(rows):,} connections are listed, {found.left_out:,} are not")
+    return Summary(rows, CONNECTION_COLUMNS, reader.report, notes)
+
+
 def stream_summary(inputs: Sequence[Input], options: ReadOptions, *, watch: Watch = unwatched) -> Summary:
     """Sum captures up, one row per vbucket stream or refused stream request."""
     streams = Streams()
     connections = ConnectionSummaries(forget)
-    reader = FrameReader(inputs, options, ended=connections.end)
+    reader = open_frames(inputs, options, ended=connections.end)
     with watch(reader) as advance:
         for batch in reader:
             advance()

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from dissector.errors import InputError, UprscopeError, UsageError
 from dissector.filters import parse
-from dissector.frames.reader import FrameReader
 from dissector.frames.schema import SCHEMA, columns_of
+from dissector.frames.sources import open_frames
 from dissector.summary.schema import STREAM_COLUMNS, schema_of, table_of
 from dissector.terminal.style import one_line
 from uprscope.preview import ROWS, as_html, as_text
@@ -173,7 +173,7 @@ class Frames(Table):
         return self.inputs
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        reader = FrameReader(self.readable(), self.options)
+        reader = open_frames(self.readable(), self.options)
         self._report = reader.report
         # No loop: its variables would keep a batch in memory while the next one is made.
         return filter(attrgetter("num_rows"), map(self._chosen, reader))
@@ -183,7 +183,7 @@ class Frames(Table):
         return kept.select(self.schema.names)
 
     def _head(self) -> pa.Table:
-        reader = FrameReader(self.inputs, dataclasses.replace(self.options, chunk_bytes=_PREVIEW_BYTES // 8))
+        reader = open_frames(self.inputs, dataclasses.replace(self.options, chunk_bytes=_PREVIEW_BYTES // 8))
         found: list[pa.RecordBatch] = []
         for batch in reader:
             found.append(self._chosen(batch))

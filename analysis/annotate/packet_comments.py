@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from analysis.check.findings import Finding
     from dissector.capture import Input
-    from dissector.frames.reader import FrameReader
+    from dissector.frames.sources import BatchReader
     from dissector.options import ReadOptions
 
 #: What a comment says of a frame, and where it is. No key: user data is written only when it is asked for.
@@ -99,7 +99,7 @@ def comments_for(
     inputs: Sequence[Input],
     options: ReadOptions,
     findings: Sequence[Finding],
-    watch: Callable[[FrameReader], Callable[[], None]] | None = None,
+    watch: Callable[[BatchReader], Callable[[], None]] | None = None,
 ) -> PacketComments:
     """Make the comments for a copy of ``inputs``, which are in the order in which they are read and copied."""
     chosen = dataclasses.replace(options, columns=_COLUMNS | _PLACES, document_keys=False)

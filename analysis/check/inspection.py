@@ -16,7 +16,8 @@ from analysis.context import COLUMNS
 from analysis.rules import RULES
 from dissector.capture import expand
 from dissector.capture.chunk_sizes import RULE_CHUNK_BYTES
-from dissector.frames.reader import FrameReader
+from dissector.errors import UsageError
+from dissector.frames.sources import are_rows, open_frames
 from dissector.options import ReadOptions, ReadReport
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from analysis.check.findings import Finding, Tally
     from analysis.rules import Rule
     from dissector.capture import Input
+    from dissector.frames.sources import BatchReader
+
+NOT_INSPECTED = "was written without a look into documents: uprscope dissect --inspect writes rows that can be checked"
 
 
 @dataclass(slots=True)
@@ -66,7 +70,11 @@ def check(
     """
     named = [captures] if isinstance(captures, str) or not hasattr(captures, "__iter__") else list(captures)
     return inspect(
-        expand([str(name) for name in named]), rules, options or ReadOptions(), limit=limit, selection=selection
+        expand([str(name) for name in named], rows=True),
+        rules,
+        options or ReadOptions(),
+        limit=limit,
+        selection=selection,
     )
 
 
@@ -94,9 +102,10 @@ def inspect(
     *,
     limit: int = MAX_FINDINGS,
     selection: Selection = EVERYTHING,
-    watch: Callable[[FrameReader], Callable[[], None]] | None = None,
+    watch: Callable[[BatchReader], Callable[[], None]] | None = None,
 ) -> Inspection:
     """Check captures; ``watch`` is told of the progress."""
+    rules = checkable(inputs, rules)
     reader = reader_of(inputs, options)
     advance = watch(reader) if watch is not None else _nothing
     checker = Checker(rules, limit=limit, selection=selection)
@@ -107,11 +116,28 @@ def inspect(
     return _inspection(checker, reader.report.frames, reader.report)
 
 
-def reader_of(inputs: Sequence[Input], options: ReadOptions) -> FrameReader:
+def checkable(inputs: Sequence[Input], rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Return the rules that the inputs can be checked against: rows may have been made without a look into documents.
+
+    Raises UsageError if none is left.
+    """
+    if not are_rows(inputs) or not any(rule.inspects for rule in rules):
+        return tuple(rules)
+    from dissector.frames.stored_rows import StoredRows  # noqa: PLC0415 - rows only
+
+    if StoredRows(inputs, ReadOptions(columns=frozenset())).inspected:
+        return tuple(rules)
+    left = tuple(rule for rule in rules if not rule.inspects)
+    if not left:
+        raise UsageError(f"{inputs[0].name}: {NOT_INSPECTED}")
+    return left
+
+
+def reader_of(inputs: Sequence[Input], options: ReadOptions) -> BatchReader:
     """Return a reader of frames with the columns that rules need."""
     chunk_bytes = options.chunk_bytes or RULE_CHUNK_BYTES
     chosen = dataclasses.replace(options, columns=COLUMNS, document_keys=False, inspect=True, chunk_bytes=chunk_bytes)
-    return FrameReader(inputs, chosen)
+    return open_frames(inputs, chosen, whole=True)
 
 
 def _nothing() -> None:

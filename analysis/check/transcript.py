@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from analysis.check import refusals
 from dissector.frames.connection_numbers import ConnectionNumbers
-from dissector.frames.reader import FrameReader
+from dissector.frames.sources import open_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from analysis.check.findings import Finding
     from dissector.array_types import Longs
     from dissector.capture import Input
+    from dissector.frames.sources import BatchReader
     from dissector.options import ReadOptions
 
     Row = dict[str, Any]
@@ -67,7 +68,7 @@ def read(
     inputs: Sequence[Input],
     options: ReadOptions,
     findings: Sequence[Finding],
-    watch: Callable[[FrameReader], Callable[[], None]] | None = None,
+    watch: Callable[[BatchReader], Callable[[], None]] | None = None,
     neighbours: int = NEIGHBOURS,
 ) -> Transcript:
     """Read captures again for the transcripts of findings; ``watch`` is told of the progress.
@@ -76,11 +77,11 @@ def read(
     """
     if not findings:
         return Transcript()
-    reader = FrameReader(inputs, options)
+    reader = open_frames(inputs, options)
     return around(reader if watch is None else _watched(reader, watch(reader)), findings, neighbours, neighbours)
 
 
-def _watched(reader: FrameReader, advance: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+def _watched(reader: BatchReader, advance: Callable[[], None]) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         advance()
         yield batch

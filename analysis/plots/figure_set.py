@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from analysis.check.checker import Checker
     from analysis.check.findings import Finding
     from analysis.plots import Plot, PlotKind
-    from analysis.plots.frame_source import BatchReader, FrameSource
+    from analysis.plots.frame_source import FrameSource
+    from dissector.frames.sources import BatchReader
 
     Watch = Callable[[BatchReader], Callable[[], None]]
 

@@ -9,6 +9,8 @@ from analysis.check.export import SCHEMA
 from analysis.check.findings import Finding, FrameRef
 from analysis.plots.frame_source import FrameSource
 from analysis.rules.model import Severity
+from dissector.capture import Input
+from dissector.capture.magic import RowFormat
 from dissector.errors import InputError, UsageError
 from dissector.terminal.style import one_line
 
@@ -25,7 +27,8 @@ def open_archive(name: str, options: ReadOptions) -> tuple[FrameSource, list[Fin
     if not frames:
         raise InputError(f"{name}: no archive: there is no Parquet file in {folder / 'frames'}")
     findings = _files(folder / "findings")
-    return FrameSource([], frames, options), _findings(findings) if (folder / "findings").is_dir() else None
+    inputs = [Input(str(path), path, rows=RowFormat.PARQUET) for path in frames]
+    return FrameSource(inputs, options), _findings(findings) if (folder / "findings").is_dir() else None
 
 
 def _files(folder: Path) -> list[Path]:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
     from analysis.check.findings import Finding
     from analysis.plots import PlotKind
-    from analysis.plots.frame_source import BatchReader, FrameSource
+    from analysis.plots.frame_source import FrameSource
     from analysis.rules import Rule
+    from dissector.frames.sources import BatchReader
 
     Row = dict[str, Any]
     Watch = Callable[[BatchReader], Callable[[], None]]
@@ -140,7 +141,7 @@ class _Listings:
         self._rows = ConnectionRows()
         self.summaries = ConnectionSummaries(self._rows.add)
         self._streams = Streams()
-        self._captures = not source.parquet_files
+        self._captures = source.has_packets
         self._counted: dict[str, Row] = {}
         self.notes: list[str] = []
 

@@ -151,7 +151,7 @@ def quality(data: ReportData) -> Quality:
     """Return what the capture lacks, and what could not be decided."""
     report = data.inspection.report
     packets: list[tuple[str, str]] = []
-    if not data.source.parquet_files:
+    if data.source.has_packets:
         packets = [(name.replace("-", " "), f"{number:,}") for name, number in report.link.as_dict().items()]
         packets += [
             ("connections", f"{report.connections:,}"),

@@ -71,6 +71,7 @@ RULES: tuple[Rule, ...] = (
         next_step="read the document or event of frame {frame} at its sender and compare: it is corrupt there, or "
         "was damaged on its way",
         limits="values that are cut, and connections with open flag 0x40",
+        inspects=True,
     ),
     Rule(
         "FRM-11",

@@ -133,6 +133,7 @@ class Rule:
     limits: str = ""  #: what of it can't be decided from a capture
     #: What to look at next, in a sentence. In braces: the facts of all its checks, and those of :data:`PLACE`.
     next_step: str = ""
+    inspects: bool = False  #: it is about what is inside of documents, which not every reading looks into
 
     @property
     def group(self) -> str:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dissector.capture import magic
 from dissector.capture.chunk_sizes import PEEK_CHUNK_BYTES
 from dissector.capture.input import STANDARD_INPUT, Input, unusable
 from dissector.capture.reader import CaptureReader
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,15 @@ class Expansion:
     """Files in the given directories that are no captures."""
 
 
-def expand(args: Sequence[str]) -> list[Input]:
-    """Return the captures that command-line arguments stand for, without duplicates, in the order given."""
-    return find_captures(args).inputs
+def expand(args: Sequence[str], *, rows: bool = False) -> list[Input]:
+    """Return the captures that command-line arguments stand for, without duplicates, in the order given.
+
+    With ``rows`` they may be files of rows that were read from captures, but not both at once.
+    """
+    return find_captures(args, rows=rows).inputs
 
 
-def find_captures(args: Sequence[str]) -> Expansion:
+def find_captures(args: Sequence[str], *, rows: bool = False) -> Expansion:
     """Expand arguments and count what was passed over in directories."""
     inputs: dict[str, Input] = {}
     skipped = 0
@@ -50,10 +54,18 @@ def find_captures(args: Sequence[str]) -> Expansion:
                 found, others = _directory(name)
                 skipped += others
             else:
-                found = [_file(name)]
+                found = [_file(name, rows=rows)]
             for each in found:
                 inputs.setdefault(os.path.realpath(each.name), each)
+    _confirm_one_kind(inputs.values())
     return Expansion(list(inputs.values()), skipped)
+
+
+def _confirm_one_kind(inputs: Iterable[Input]) -> None:
+    """Raise InputError if there are captures and files of rows."""
+    stored, capture = (next((each for each in inputs if (each.rows is None) is kind), None) for kind in (False, True))
+    if stored is not None and capture is not None:
+        raise InputError(f"{stored.name}: holds frames as rows: it does not go together with {capture.name}")
 
 
 def order_by_time(inputs: Sequence[Input]) -> list[Input]:
@@ -81,12 +93,21 @@ def _names(arg: str) -> list[str]:
     return names
 
 
-def _file(name: str) -> Input:
+def _file(name: str, *, rows: bool) -> Input:
     """Check a file that the user named."""
     chosen = Input(name, Path(name))
-    if not chosen.once:
+    if chosen.once:
+        return chosen
+    with chosen.open() as stream:
+        try:
+            found = magic.row_format(stream.read(magic.HEAD_BYTES))
+        except OSError as error:
+            raise unusable(name, error) from error
+    if found is None:
         _peek(chosen).close()
-    return chosen
+    elif not rows:
+        raise InputError(f"{name}: holds frames as rows ({found}); the packets of the capture itself are needed here")
+    return Input(name, Path(name), rows=found)
 
 
 def _directory(name: str) -> tuple[list[Input], int]:

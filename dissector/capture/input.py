@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dissector.capture import magic
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ STANDARD_INPUT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Something to read a capture from."""
+    """Something to read a capture from, or the rows that were read from one."""
 
     name: str
     """What the user calls it; goes into every message about it."""
     path: Path | None
     """None is standard input."""
+    rows: magic.RowFormat | None = field(default=None, kw_only=True)
+    """The format, if it holds frames as rows and is no capture."""
 
     @classmethod
     def of(cls, name: str | os.PathLike[str]) -> Input:
@@ -77,4 +80,5 @@ def spooled(source: Input) -> Iterator[Input]:
         with source.open() as stream:
             shutil.copyfileobj(stream, copy)
         copy.flush()
-        yield Input(source.name, Path(copy.name))
+        copy.seek(0)
+        yield Input(source.name, Path(copy.name), rows=magic.row_format(copy.read(magic.HEAD_BYTES)))

@@ -26,6 +26,14 @@ class Compression(StrEnum):
     BZIP2 = "bzip2"
 
 
+class RowFormat(StrEnum):
+    """A format of rows, as ``uprscope dissect`` writes frames: no capture, but what was read from one."""
+
+    PARQUET = "Parquet"
+    ARROW_STREAM = "Arrow stream"
+    ARROW_FILE = "Arrow file"
+
+
 HEAD_BYTES = 12
 """Enough of a file to decide: a pcapng section header shows its byte order in bytes 8 to 11."""
 
@@ -45,6 +53,12 @@ _COMPRESSIONS = (
     (b"\xfd7zXZ\x00", Compression.XZ),
     (b"BZh", Compression.BZIP2),
 )
+
+_ROWS = (
+    (b"PAR1", RowFormat.PARQUET),
+    (b"ARROW1\0\0", RowFormat.ARROW_FILE),
+)
+_ARROW_MESSAGE = b"\xff\xff\xff\xff"  #: begins each message of an Arrow stream, before the size of its metadata
 
 
 def container(head: bytes) -> Container | None:
@@ -72,6 +86,18 @@ def compression(head: bytes) -> Compression | None:
 def skippable(head: bytes) -> bool:
     """Whether a skippable frame starts here; zstd and lz4 share its sixteen magic numbers."""
     return len(head) >= 4 and head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50
+
+
+def row_format(head: bytes) -> RowFormat | None:
+    """Recognise a file of rows by its first HEAD_BYTES."""
+    for magic, kind in _ROWS:
+        if head.startswith(magic):
+            return kind
+    # The size of the schema follows; then a table of flatbuffers, whose first number is an offset within it.
+    sizes = head[4:8], head[8:12]
+    size, root = (int.from_bytes(each, "little") for each in sizes)
+    is_stream = head.startswith(_ARROW_MESSAGE) and len(head) == HEAD_BYTES and 0 < root < size < 1 << 24
+    return RowFormat.ARROW_STREAM if is_stream else None
 
 
 def describe(head: bytes) -> str:

@@ -132,6 +132,8 @@ class CaptureReader:
             raise InputError(f"{self.name}: nothing can be read: {damage[0].detail}")
         if not head:
             raise InputError(f"{self.name}: is empty")
+        if (rows := magic.row_format(head)) is not None:
+            raise InputError(f"{self.name}: holds frames as rows ({rows}), no capture; give them as a file")
         raise InputError(f"{self.name}: not a capture (pcap or pcapng): {magic.describe(head)}")
 
 

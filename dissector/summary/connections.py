@@ -113,6 +113,10 @@ class ConnectionSummaries:
             self._defects(frames, summaries)
         return summaries
 
+    def rest(self) -> list[ConnectionSummary]:
+        """Return the connections that have not ended, in the order of their numbers."""
+        return list(self._live.values())
+
     def release_ended(self) -> None:
         """After a batch: finish the connections that have ended and whose rows have all come."""
         for connection in list(self._waiting.values()):

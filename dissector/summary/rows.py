@@ -14,6 +14,7 @@ from dissector.summary.schema import SIDES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dissector.spec.model import Dialect
     from dissector.summary.byte_hash import Digests
     from dissector.summary.connections import ConnectionSummary
     from dissector.summary.streams import Streams
@@ -91,20 +92,27 @@ def connection_row(connection: Connection, summary: ConnectionSummary | None) ->
         row[f"{side}_bytes_skipped"] = framer.bytes_skipped
     if summary is None:
         return row
+    return {
+        **row,
+        **told_by_frames(summary, detector.dialect, detector.spoken),
+        "collections": detector.collections,
+    }
+
+
+def told_by_frames(summary: ConnectionSummary, dialect: Dialect, spoken: Dialect | None) -> Row:
+    """Return the columns that frames alone tell: those of a dialect, which they have ``spoken``, or show otherwise."""
     producer = summary.producer
     severities = {registry.DEFECT_BY_ID[name].severity for name in summary.defect_ids}
     return {
-        **row,
         "number": summary.number,
         "name": summary.name,
         "producer": None if producer is None else SIDES[producer],
         "consumer": None if producer is None else SIDES[1 - producer],
-        "dialect": detector.dialect.value,
-        "era": summary.era.text(detector.dialect, detector.spoken),
-        "contradictions": summary.era.against(detector.spoken),
+        "dialect": dialect.value,
+        "era": summary.era.text(dialect, spoken),
+        "contradictions": summary.era.against(spoken),
         "bucket": summary.bucket,
         "agent": summary.agent,
-        "collections": detector.collections,
         "defective_frames": summary.defects,
         "worst_defect": next((severity.value for severity in _SEVERITIES if severity in severities), None),
         "defect_ids": sorted(summary.defect_ids),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from analysis.annotate.capture_copy import CopyResult
     from analysis.check.findings import Finding
     from dissector.capture import Input
-    from dissector.frames.reader import FrameReader
+    from dissector.frames.sources import BatchReader
     from dissector.options import ReadOptions
 
 _STANDARD_OUTPUT = "-"
@@ -61,7 +61,7 @@ def annotated(
     inputs: Sequence[Input],
     options: ReadOptions,
     findings: Sequence[Finding],
-    watch: Callable[[FrameReader], Callable[[], None]],
+    watch: Callable[[BatchReader], Callable[[], None]],
 ) -> CopyResult:
     """Write the copy; ``inputs`` can be read more than once."""
     from analysis.annotate.capture_copy import copy  # noqa: PLC0415

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.check.text_report import CheckSummary
     from analysis.rules import Rule
     from dissector.capture import Input
-    from dissector.frames.reader import FrameReader
+    from dissector.frames.sources import BatchReader
     from dissector.options import ReadOptions
 
 FORMATS = ("text", "json", "ndjson", "csv", "parquet", "junit")
@@ -90,7 +90,7 @@ def _number(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Check, and return the exit status."""
     from analysis.check.baseline import known_ids  # noqa: PLC0415
-    from analysis.check.inspection import inspect  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.check.inspection import NOT_INSPECTED, checkable, inspect  # noqa: PLC0415 - brings numpy and pyarrow along
     from analysis.check.selection import Selection, rules_of  # noqa: PLC0415
     from analysis.check.text_report import CheckSummary  # noqa: PLC0415
     from analysis.rules import Severity  # noqa: PLC0415
@@ -105,7 +105,8 @@ def run(args: argparse.Namespace) -> int:
     options = options_of(args)
     with contextlib.ExitStack() as stack:
         again = args.format == "text" or args.annotate is not None
-        inputs = found(args.captures, stack, twice=again, target=args.annotate)
+        inputs = found(args.captures, stack, twice=again, target=args.annotate, rows=args.annotate is None)
+        asked, rules = rules, checkable(inputs, rules)
         with watching() as watch:
             inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
         copied = None
@@ -118,6 +119,10 @@ def run(args: argparse.Namespace) -> int:
     if copied is not None:
         tell(args.annotate, copied)
     terminal = Terminal.of(sys.stderr)
+    if len(rules) < len(asked):
+        left_out = ", ".join(rule.id for rule in asked if rule not in rules)
+        line = f"{left_out} is left out: {inputs[0].name} {NOT_INSPECTED}"
+        sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
     if inspection.left_out:
         line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
@@ -127,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[Callable[[FrameReader], Callable[[], None]]]:
+def watching() -> Iterator[Callable[[BatchReader], Callable[[], None]]]:
     """Yield a function that shows how far a reader has come; the bar leaves the terminal at the end of the block."""
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
@@ -135,14 +140,21 @@ def watching() -> Iterator[Callable[[FrameReader], Callable[[], None]]]:
         yield lambda reader: stack.enter_context(progress(reader, wanted=True))
 
 
-def found(names: Sequence[str], stack: contextlib.ExitStack, *, twice: bool, target: str | None = None) -> list[Input]:
+def found(
+    names: Sequence[str],
+    stack: contextlib.ExitStack,
+    *,
+    twice: bool,
+    target: str | None = None,
+    rows: bool = False,
+) -> list[Input]:
     """Return the inputs. A pipe that is to be read ``twice`` is copied to a temporary file, until ``stack`` closes.
 
-    ``target`` is a file to be written: it must be none of the inputs.
+    ``target`` is a file to be written: it must be none of the inputs. ``rows``: files of rows will do, too.
     """
     from dissector.capture import expand  # noqa: PLC0415
 
-    inputs = expand(names)
+    inputs = expand(names, rows=rows)
     if target is not None:
         refuse_input(target, inputs)
     if not twice or not any(each.once for each in inputs):

@@ -71,7 +71,7 @@ def _summary(args: argparse.Namespace) -> Summary:
     from dissector.terminal.progress import progress  # noqa: PLC0415
     from uprscope.summaries import connection_summary, stream_summary  # noqa: PLC0415
 
-    inputs, options, watch = expand(args.captures), options_of(args), partial(progress, wanted=True)
+    inputs, options, watch = expand(args.captures, rows=True), options_of(args), partial(progress, wanted=True)
     if args.streams:
         return stream_summary(inputs, options, watch=watch)
     return connection_summary(inputs, options, everything=args.all, hashes=args.hash, watch=watch)

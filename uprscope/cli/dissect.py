@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dissector.filters import Filter
     from dissector.frames.connection_numbers import ConnectionNumbers
-    from dissector.frames.reader import FrameReader
+    from dissector.frames.sources import BatchReader
     from dissector.frames.writers import Writer
     from dissector.options import ReadOptions, ReadReport
     from dissector.tcp.frame_table import FrameTable
@@ -57,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
     add_target_arguments(shown)
     shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
+    shown.add_argument(
+        "--inspect", action="store_true", help="look into documents: whether they are what their datatype says"
+    )
     shown.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
     shown.add_argument("--show-secrets", action="store_true", help="do not withhold log-ins, keys and tokens")
     shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
@@ -75,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from dissector.filters import parse  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
     from dissector.frames.connection_numbers import ConnectionNumbers  # noqa: PLC0415
-    from dissector.frames.reader import FrameReader  # noqa: PLC0415
+    from dissector.frames.sources import are_rows, open_frames  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     options = options_of(args)
@@ -86,7 +89,10 @@ def run(args: argparse.Namespace) -> int:
     selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
     if names is not None:
         options = dataclasses.replace(options, columns=selector.columns.union(names))
-    reader = FrameReader(expand(args.captures), options)
+    inputs = expand(args.captures, rows=True)
+    if (args.tree or args.hex) and are_rows(inputs):
+        raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
+    reader = open_frames(inputs, options)
     to_stdout = args.output in (None, "-")
     watched = not (to_stdout and sys.stdout.isatty())
     with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
@@ -98,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
-def _copy(reader: FrameReader, selector: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
+def _copy(reader: BatchReader, selector: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
     left = limit
     for batch, table in reader.tables():
         advance()
@@ -136,7 +142,7 @@ class FrameWriter:
         self._writer = writer
         self._names = names
 
-    def write(self, batch: pa.RecordBatch, table: FrameTable, indexes: Any) -> None:
+    def write(self, batch: pa.RecordBatch, table: FrameTable | None, indexes: Any) -> None:
         """Write the chosen rows."""
         del table
         rows = batch if len(indexes) == batch.num_rows else batch.take(indexes)
@@ -168,7 +174,7 @@ class TextWriter(FrameWriter):
         self._listing = Listing(self._terminal, numbering)
         self._begun = False
 
-    def write(self, batch: pa.RecordBatch, table: FrameTable, indexes: Any) -> None:
+    def write(self, batch: pa.RecordBatch, table: FrameTable | None, indexes: Any) -> None:
         """Write the chosen frames."""
         lines: list[str] = []
         if not self._begun and not self._args.tree:
@@ -177,7 +183,7 @@ class TextWriter(FrameWriter):
         for index, row in zip(indexes.tolist(), batch.take(indexes).to_pylist(), strict=True):
             if not self._args.tree:
                 lines.append(self._listing.line(row))
-            if self._args.tree or self._args.hex:
+            if (self._args.tree or self._args.hex) and table is not None:
                 lines += self._details(row, table.data(index))
         self._stream.write(("\n".join(lines) + "\n").encode(self._encoding, "backslashreplace"))
 
@@ -210,6 +216,7 @@ def opened(
     args: argparse.Namespace, names: list[str] | None, options: ReadOptions, numbering: ConnectionNumbers
 ) -> Iterator[FrameWriter]:
     """Open the output and close it properly, or not at all."""
+    from dissector.frames.stored_rows import marked  # noqa: PLC0415
     from dissector.frames.writers import destination, open_writer  # noqa: PLC0415
     from dissector.terminal.pager import paged  # noqa: PLC0415
 
@@ -221,7 +228,7 @@ def opened(
             writer: FrameWriter = TextWriter(stream, args, options, numbering)
         else:
             kind = "tsv" if args.format == "text" else args.format
-            writer = FrameWriter(open_writer(kind, stream, schema(names)), names)
+            writer = FrameWriter(open_writer(kind, stream, marked(schema(names), inspected=options.inspect)), names)
         try:
             yield writer
         except BaseException:

@@ -65,6 +65,7 @@ def options_of(args: argparse.Namespace) -> ReadOptions:
         ports=Ports.parse(args.port, args.decode_as),
         dialect=Dialect(args.dialect) if args.dialect else None,
         values=getattr(args, "values", False),
+        inspect=getattr(args, "inspect", False),
         redact=not getattr(args, "show_secrets", False),
         separate=args.separate,
     )

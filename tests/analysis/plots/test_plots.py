@@ -45,7 +45,7 @@ HANDSHAKE = 3  #: packets before the first message
 
 def source(*paths: Path, chunk: int | None = None) -> FrameSource:
     options = ReadOptions() if chunk is None else ReadOptions(chunk_bytes=chunk)
-    return FrameSource(expand([str(path) for path in paths]), (), options)
+    return FrameSource(expand([str(path) for path in paths]), options)
 
 
 def figure_set(kind: str, *paths: Path, checked: bool = False, chunk: int | None = None) -> FigureSet:

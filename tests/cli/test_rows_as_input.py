@@ -1,0 +1,202 @@
+"""Parquet and Arrow that ``dissect`` wrote, as input: the same answers as from the capture, or one clear line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from uprscope import cli
+
+CAPTURES = (
+    "captures/09_feed_real_consumer.pcap",
+    "captures/25_stream_id_v705.pcap",
+    "captures/rough/lossy.pcapng",
+    "captures/broken/FLC-02.pcapng",
+)
+FORMATS = ("parquet", "arrow")
+#: What rows do not tell of a connection, or tell by frames where the capture tells by packets.
+_OF_PACKETS = ("ended", "start", "start_ns", "duration_ns", "handshake")
+_OF_SIDES = ("bytes", "gaps", "bytes_lost", "bytes_repeated", "bytes_conflicting", "bytes_skipped")
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(repo_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repo_root)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    status = cli.main([*map(str, words)])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def stored(capsys: pytest.CaptureFixture[str], capture: str, path: Path, *words: str) -> Path:
+    status, _, _ = run(capsys, "dissect", capture, "--format", path.suffix[1:], "-o", path, *words)
+    assert status == 0
+    return path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    """Run a command that must refuse its input in one line, before any output."""
+    status, out, err = run(capsys, *words)
+    assert status == 2
+    assert not out
+    assert err.startswith("uprscope: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_same_answers(capsys: pytest.CaptureFixture[str], tmp_path: Path, capture: str, form: str) -> None:
+    rows = stored(capsys, capture, tmp_path / f"frames.{form}", "--inspect")
+    for command in (["dissect"], ["dissect", "--format", "ndjson"], ["connections", "--streams"]):
+        expected, found = run(capsys, *command, capture), run(capsys, *command, rows)
+        assert found[:2] == expected[:2]
+    expected, found = (run(capsys, "check", "--format", "ndjson", source) for source in (capture, rows))
+    assert found[:2] == expected[:2]
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_connections(capsys: pytest.CaptureFixture[str], tmp_path: Path, capture: str) -> None:
+    rows = stored(capsys, capture, tmp_path / "frames.parquet")
+    expected, found = (
+        json.loads(run(capsys, "connections", "--format", "json", source)[1]) for source in (capture, rows)
+    )
+    left_out = {*_OF_PACKETS, *(f"{side}_{name}" for side in ("client", "server") for name in _OF_SIDES)}
+    assert [_without(row, left_out) for row in found] == [_without(row, left_out) for row in expected]
+    for stored_row, row in zip(found, expected, strict=True):
+        assert stored_row["start_ns"] >= row["start_ns"]
+        assert stored_row["client_bytes"] + stored_row["client_bytes_skipped"] <= row["client_bytes"]
+
+
+def _without(row: dict[str, object], names: set[str]) -> dict[str, object]:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def test_whole_conversations_have_whole_bytes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    capture = "captures/02_flow_control.pcap"
+    rows = stored(capsys, capture, tmp_path / "frames.parquet")
+    expected, found = (
+        json.loads(run(capsys, "connections", "--format", "json", source)[1]) for source in (capture, rows)
+    )
+    for name in ("client_bytes", "server_bytes", "client_frames", "server_frames", "handshake"):
+        assert [row[name] for row in found] == [row[name] for row in expected]
+
+
+def test_rows_are_recognised_by_their_content(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = stored(capsys, CAPTURES[0], tmp_path / "frames.parquet")
+    renamed = rows.rename(tmp_path / "frames.pcap")
+    assert run(capsys, "dissect", renamed)[0] == 0
+
+
+def test_a_part_of_the_frames_is_not_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without the markers every mutation would look like one outside of its snapshot."""
+    rows = stored(capsys, CAPTURES[0], tmp_path / "some.parquet", "--filter", "name != snapshot_marker")
+    assert "rows of a whole capture" in refused(capsys, "check", rows)
+    assert run(capsys, "dissect", rows)[0] == 0
+
+
+def test_what_was_not_looked_into_is_not_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    capture = "captures/broken/FRM-10-json.pcapng"
+    rows = stored(capsys, capture, tmp_path / "frames.parquet")
+    status, out, err = run(capsys, "check", rows)
+    assert "FRM-10" not in out
+    assert "FRM-10 is left out" in err
+    assert "--inspect" in err
+    assert "--inspect" in refused(capsys, "check", rows, "--rules", "FRM-10")
+    assert status == 0
+    looked_into = stored(capsys, capture, tmp_path / "inspected.parquet", "--inspect")
+    assert run(capsys, "check", looked_into)[0] == 1
+
+
+def test_commands_that_need_packets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = stored(capsys, CAPTURES[0], tmp_path / "frames.parquet")
+    for words in (
+        ["slice", rows, "--finding", "SEQ-01-00000000", "-o", tmp_path / "x.pcapng"],
+        ["check", rows, "--annotate", tmp_path / "x.pcapng"],
+    ):
+        assert "packets of the capture itself" in refused(capsys, *words)
+    assert "-V" in refused(capsys, "dissect", "-V", rows)
+    assert "hashes" in refused(capsys, "connections", "--hash", rows)
+    assert "does not go together" in refused(capsys, "dissect", rows, CAPTURES[0])
+
+
+def test_columns_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = stored(capsys, CAPTURES[0], tmp_path / "few.parquet", "--fields", "frame,time_ns,connection,opaque")
+    assert "has no column" in refused(capsys, "check", rows)
+    status, out, _ = run(capsys, "dissect", rows, "--fields", "frame,opaque")
+    assert status == 0
+    assert out.startswith("frame\topaque\n1\t")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("direction", 2),
+        ("direction", None),
+        ("opcode", 256),
+        ("status", -1),
+        ("dialect", "klingon"),
+        ("start_offset", -5),
+        ("frame", 0),
+    ],
+)
+def test_values_that_no_capture_gives(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, column: str, value: object
+) -> None:
+    rows = stored(capsys, CAPTURES[0], tmp_path / "frames.parquet")
+    table = pq.read_table(rows)
+    values = table.column(column).to_pylist()
+    values[1] = value
+    place = table.column_names.index(column)
+    field = pa.field(column, table.schema.field(column).type)
+    pq.write_table(table.set_column(place, field, pa.array(values, field.type)), rows)
+    for command in ("check", "dissect", "connections"):
+        assert f"column {column}" in refused(capsys, command, rows)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_damaged_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str) -> None:
+    rows = stored(capsys, CAPTURES[0], tmp_path / f"frames.{form}")
+    whole = rows.read_bytes()
+    random = np.random.default_rng(7)
+    for keep in (12, 40, len(whole) // 2, len(whole) - 9):
+        rows.write_bytes(whole[:keep])
+        status, _, err = run(capsys, "check", rows)
+        assert status == 2, err
+        assert err.count("\n") == 1
+    for _ in range(20):
+        broken = bytearray(whole)
+        for place in random.integers(0, len(whole), 8).tolist():
+            broken[place] ^= 0xFF
+        rows.write_bytes(broken)
+        status, _, err = run(capsys, "check", rows)
+        assert status in (0, 1, 2), err
+        assert status < 2 or err.count("\n") == 1
+
+
+def test_several_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Files are read in the order of time, whatever their names."""
+    later = stored(capsys, "captures/25_stream_id_v705.pcap", tmp_path / "a.parquet")
+    earlier = stored(capsys, "captures/02_flow_control.pcap", tmp_path / "b.parquet")
+    _, out, _ = run(capsys, "dissect", later, earlier, "--fields", "time_ns")
+    times = [int(line) for line in out.splitlines()[1:]]
+    assert len(times) == pq.read_metadata(later).num_rows + pq.read_metadata(earlier).num_rows
+    assert times[0] < times[-1]
+
+
+def test_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import uprscope
+
+    rows = stored(capsys, CAPTURES[0], tmp_path / "frames.parquet", "--inspect")
+    assert uprscope.frames(rows).to_arrow().num_rows == uprscope.frames(CAPTURES[0]).to_arrow().num_rows
+    found, expected = uprscope.check(rows), uprscope.check(CAPTURES[0])
+    assert [finding.id for finding in found.findings] == [finding.id for finding in expected.findings]
