@@ -97,7 +97,7 @@ def test_rows_that_lack_a_column(tmp_path: Path, capture: Path, capsys: pytest.C
     assert plot(rows, "rates", "-o", tmp_path / "x.png") == 2
     assert "cannot be read" in capsys.readouterr().err
     assert plot(rows, capture, "rates", "-o", tmp_path / "x.png") == 2
-    assert "do not go together" in capsys.readouterr().err
+    assert "does not go together" in capsys.readouterr().err
 
 
 def test_a_ladder_from_a_pipe(capture: Path) -> None:
