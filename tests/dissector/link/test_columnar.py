@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dissector.capture.packet_block import PacketBlock
     from dissector.link.segment_block import SegmentBlock
 
-LINKTYPES = [0, 1, 9, 12, 14, 50, 101, 105, 108, 113, 127, 228, 229, 276]
+LINKTYPES = [0, 1, 9, 12, 14, 50, 101, 104, 105, 108, 113, 127, 228, 229, 239, 258, 276]
 
 
 def _pieces() -> list[tuple[int, bytes]]:
