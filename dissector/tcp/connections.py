@@ -154,9 +154,11 @@ class Connections:
     def feed(self, segment: TcpSegment) -> None:
         """Take the next segment of the run."""
         found = self.live.get(segment.key)
-        if segment.flags & SYN and found is not None and not found[0].directions[found[1]].opened_by(segment.seq):
-            self.end(found[0])  # the ports are used again
-            found = None
+        if segment.flags & SYN and found is not None:
+            direction = found[0].directions[found[1]]
+            if not direction.opened_by(segment.seq, segment.length):
+                self.end(found[0])  # the ports are used again
+                found = None
         connection, side = found if found is not None else self.open(segment)
         self.touch(connection, segment.packet, segment.time_ns)
         self.take(connection, side, segment)
@@ -175,7 +177,10 @@ class Connections:
         offset_of_data = segment.seq
         if segment.flags & SYN:
             if direction.isn is None:
-                direction.open(segment.seq)
+                acknowledged = direction.open(segment.seq)
+                if acknowledged:
+                    connection.directions[1 - side].shift(0, acknowledged)
+                    connection.framers[1 - side].shift(0, acknowledged)
                 self._start(connection, side)
             offset_of_data += 1
         acked = None

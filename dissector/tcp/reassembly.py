@@ -86,21 +86,28 @@ class HalfConnection:
     bytes_repeated: int = 0  #: retransmitted, or beside what was already there
     bytes_conflicting: int = 0  #: repeated with other content than the first copy, while that was still held
 
-    def open(self, isn: int) -> None:
-        """Take a SYN: offset 0 is the byte after it."""
+    def open(self, isn: int) -> int:
+        """Take a SYN: offset 0 is the byte after it; return how many bytes of its data were acknowledged before."""
+        first = (isn + 1) % _WRAP
+        acknowledged = 0 if self.base is None else (self.base - first) % _WRAP
         self.isn = isn
         self.from_start = True
-        self.base = (isn + 1) % _WRAP
+        self.base = first
+        return acknowledged
 
     def opening_acknowledged(self, ack: int) -> None:
         """Take the acknowledgement of a SYN+ACK, which is that of this direction's SYN: the byte after it is known."""
         self.from_start |= self.base == ack
 
-    def opened_by(self, isn: int) -> bool:
-        """Tell whether a SYN belongs to what is known; if not, the ports are used again."""
+    def opened_by(self, isn: int, length: int) -> bool:
+        """Tell whether a SYN with so many bytes belongs to what is known; if not, the ports are used again."""
         if self.isn is not None:
             return self.isn == isn
-        return self.base is None or self.base == (isn + 1) % _WRAP
+        if self.base is None:
+            return True
+        # Its answer may have been captured first, and acknowledges data of the SYN as well if the server takes it.
+        acknowledged = (self.base - isn - 1) % _WRAP
+        return not acknowledged or (acknowledged <= length and not self.next and not self.held)
 
     def offset_of(self, seq: int) -> int:
         """Return the 64-bit offset of a sequence number; the first one seen is offset 0 where there was no SYN."""
