@@ -185,9 +185,7 @@ def _handshake(connection: Connection) -> bool:
     return any(direction.isn is not None for direction in connection.directions)
 
 
-def _ended(connection: Connection) -> str | None:
-    if connection.ignored:
-        return None
+def _ended(connection: Connection) -> str:
     finished = [direction.finished for direction in connection.directions]
     if all(finished):
         return "closed"

@@ -15,6 +15,7 @@ from dissector.codec.dialect import Detector
 from dissector.link.flow_key import Flow, flow_of, reverse_key
 from dissector.link.segment_block import ACK, FIN, RST, SYN
 from dissector.tcp.framing import Framer, RawFrame, State
+from dissector.tcp.ignored_bytes import count_segment, give_up_holes
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import DEFAULT_PORTS
 from dissector.tcp.reassembly import Gap, HalfConnection
@@ -123,7 +124,7 @@ class Connection:
 
     @property
     def ignored(self) -> bool:
-        """Tell whether both directions speak another protocol: further segments are not looked at."""
+        """Tell whether both directions speak another protocol: further segments are counted and not looked at."""
         return self.framers[0].state is State.IGNORE and self.framers[1].state is State.IGNORE
 
     @property
@@ -171,9 +172,13 @@ class Connections:
 
     def take(self, connection: Connection, side: int, segment: TcpSegment) -> None:
         """Take a segment of a known connection."""
-        if connection.ignored and not segment.flags & SYN:
-            return
         direction = connection.directions[side]
+        if connection.ignored and not segment.flags & SYN:
+            direction.finished |= bool(segment.flags & FIN)
+            connection.reset |= bool(segment.flags & RST)
+            if segment.length and not segment.flags & RST:
+                count_segment(direction, segment.seq, segment.length, len(segment.data))
+            return
         offset_of_data = segment.seq
         if segment.flags & SYN:
             if direction.isn is None:
@@ -259,6 +264,7 @@ class Connections:
             direction = connection.directions[side]
             self.held_total -= direction.held_cost
             self.deliver(connection, side, direction.flush())
+            give_up_holes(direction)
             framer = connection.framers[side]
             before = framer.cost
             frames: list[RawFrame] = []

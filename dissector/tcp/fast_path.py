@@ -21,10 +21,12 @@ from dissector.tcp.reorder import reorder, with_reordered
 from dissector.tcp.state_update import (
     BufferParts,
     FastFlow,
+    IgnoredFlow,
     SortedSegments,
     acknowledged,
     commit_acks,
     commit_bytes,
+    commit_ignored,
     touch,
 )
 from dissector.tcp.stream_buffer import assemble
@@ -51,7 +53,8 @@ class FastPath:
         self.connections = connections
         self.block = block
         self._sequential: set[int] = set()  #: indexes of connections that the sequential path takes
-        self._ignored: set[int] = set()  #: flow numbers of connections of another protocol
+        self._ignored: dict[int, IgnoredFlow] = {}  #: by flow number, those of connections of another protocol
+        self._in_order = np.zeros(0, bool)  #: which of the sorted segments are where the ones before them end
         self.flows: list[FastFlow] = []
         self._ack_only: list[tuple[HalfConnection, int, int]] = []  #: directions that only acknowledge, and their rows
         self.stream = memoryview(b"")
@@ -86,7 +89,7 @@ class FastPath:
         has_data = np.logical_or.reduceat(length > 0, first).tolist()
         expected = np.zeros(len(block.keys), np.int64)
         ignored = np.zeros(len(block.keys), bool)
-        for number, data in zip(flow[first].tolist(), has_data, strict=True):
+        for place, (number, data) in enumerate(zip(flow[first].tolist(), has_data, strict=True)):
             entry = self._entries[number]
             if entry is None:
                 continue
@@ -94,7 +97,8 @@ class FastPath:
             direction = connection.directions[side]
             if connection.ignored:
                 ignored[number] = True
-                self._ignored.add(number)
+                self._ignored[number] = IgnoredFlow(place, connection, side)
+                expected[number] = 0 if direction.ignored is None else direction.ignored.next
             elif direction.ack is None or (
                 data and (direction.base is None or direction.held or not connection.framers[side].in_step)
             ):
@@ -109,8 +113,9 @@ class FastPath:
         usual = (flags & (SYN | RST) == 0) & (flags & ACK != 0) & (block.payload_captured[order] == length)
         usual |= ignored[flow] & (flags & SYN == 0)
         usual_flow = np.logical_and.reduceat(usual, first)
-        in_order = (distance == before & _MASK) | (length == 0) | ignored[flow]
-        plain = usual_flow & np.logical_and.reduceat(in_order, first)
+        in_order = (distance == before & _MASK) | (length == 0)
+        plain = usual_flow & np.logical_and.reduceat(in_order | ignored[flow], first)
+        self._in_order = in_order
         limit = self.connections.limits.out_of_order_bytes
         for position in np.flatnonzero(~plain).tolist():
             number = int(flow[first[position]])
@@ -237,6 +242,8 @@ class FastPath:
         more = commit_bytes(self._segments, self.flows, self.stream, self._parts, self._acked)
         self.connections.partial_total += more
         touch(self.connections, self._segments)
+        ignored = [flow for flow in self._ignored.values() if flow.connection.index not in self._sequential]
+        commit_ignored(self._segments, self._in_order, ignored)
 
     def table(self) -> FrameTable:
         """Return the frames, flow by flow."""
