@@ -89,7 +89,7 @@ def connection_row(connection: Connection, summary: ConnectionSummary | None) ->
         row[f"{side}_bytes_lost"] = direction.bytes_lost
         row[f"{side}_bytes_repeated"] = direction.bytes_repeated
         row[f"{side}_bytes_conflicting"] = direction.bytes_conflicting
-        row[f"{side}_bytes_skipped"] = framer.bytes_skipped
+        row[f"{side}_bytes_skipped"] = None if connection.ignored else framer.bytes_skipped
     if summary is None:
         return row
     return {

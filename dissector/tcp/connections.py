@@ -124,7 +124,7 @@ class Connection:
 
     @property
     def ignored(self) -> bool:
-        """Tell whether both directions speak another protocol: further segments are counted and not looked at."""
+        """Tell whether both directions speak another protocol: further segments are not looked at."""
         return self.framers[0].state is State.IGNORE and self.framers[1].state is State.IGNORE
 
     @property
@@ -141,6 +141,7 @@ class Connections:
     limits: Limits = field(default_factory=Limits)
     ports: Ports = DEFAULT_PORTS
     dialect: Dialect | None = None  #: taken for granted
+    count_ignored: bool = False  #: count the bytes of connections of other protocols to their end
     live: dict[bytes, tuple[Connection, int]] = field(default_factory=dict)  #: both directed keys to (connection, side)
     ended: Callable[[Connection], None] = lambda _: None
     #: By index, the least recently used first. A plain dict would search its first entry past all that were removed.
@@ -174,10 +175,11 @@ class Connections:
         """Take a segment of a known connection."""
         direction = connection.directions[side]
         if connection.ignored and not segment.flags & SYN:
-            direction.finished |= bool(segment.flags & FIN)
-            connection.reset |= bool(segment.flags & RST)
-            if segment.length and not segment.flags & RST:
-                count_segment(direction, segment.seq, segment.length, len(segment.data))
+            if self.count_ignored:
+                direction.finished |= bool(segment.flags & FIN)
+                connection.reset |= bool(segment.flags & RST)
+                if segment.length and not segment.flags & RST:
+                    count_segment(direction, segment.seq, segment.length, len(segment.data))
             return
         offset_of_data = segment.seq
         if segment.flags & SYN:

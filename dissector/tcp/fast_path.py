@@ -53,8 +53,7 @@ class FastPath:
         self.connections = connections
         self.block = block
         self._sequential: set[int] = set()  #: indexes of connections that the sequential path takes
-        self._ignored: dict[int, IgnoredFlow] = {}  #: by flow number, those of connections of another protocol
-        self._in_order = np.zeros(0, bool)  #: which of the sorted segments are where the ones before them end
+        self._ignored: set[int] = set()  #: flow numbers of connections of another protocol
         self.flows: list[FastFlow] = []
         self._ack_only: list[tuple[HalfConnection, int, int]] = []  #: directions that only acknowledge, and their rows
         self.stream = memoryview(b"")
@@ -89,7 +88,7 @@ class FastPath:
         has_data = np.logical_or.reduceat(length > 0, first).tolist()
         expected = np.zeros(len(block.keys), np.int64)
         ignored = np.zeros(len(block.keys), bool)
-        for place, (number, data) in enumerate(zip(flow[first].tolist(), has_data, strict=True)):
+        for number, data in zip(flow[first].tolist(), has_data, strict=True):
             entry = self._entries[number]
             if entry is None:
                 continue
@@ -97,8 +96,7 @@ class FastPath:
             direction = connection.directions[side]
             if connection.ignored:
                 ignored[number] = True
-                self._ignored[number] = IgnoredFlow(place, connection, side)
-                expected[number] = 0 if direction.ignored is None else direction.ignored.next
+                self._ignored.add(number)
             elif direction.ack is None or (
                 data and (direction.base is None or direction.held or not connection.framers[side].in_step)
             ):
@@ -113,9 +111,8 @@ class FastPath:
         usual = (flags & (SYN | RST) == 0) & (flags & ACK != 0) & (block.payload_captured[order] == length)
         usual |= ignored[flow] & (flags & SYN == 0)
         usual_flow = np.logical_and.reduceat(usual, first)
-        in_order = (distance == before & _MASK) | (length == 0)
-        plain = usual_flow & np.logical_and.reduceat(in_order | ignored[flow], first)
-        self._in_order = in_order
+        in_order = (distance == before & _MASK) | (length == 0) | ignored[flow]
+        plain = usual_flow & np.logical_and.reduceat(in_order, first)
         limit = self.connections.limits.out_of_order_bytes
         for position in np.flatnonzero(~plain).tolist():
             number = int(flow[first[position]])
@@ -242,8 +239,17 @@ class FastPath:
         more = commit_bytes(self._segments, self.flows, self.stream, self._parts, self._acked)
         self.connections.partial_total += more
         touch(self.connections, self._segments)
-        ignored = [flow for flow in self._ignored.values() if flow.connection.index not in self._sequential]
-        commit_ignored(self._segments, self._in_order, ignored)
+        if self.connections.count_ignored and self._ignored:
+            self._commit_ignored()
+
+    def _commit_ignored(self) -> None:
+        """Count what flows of other protocols send."""
+        flows = []
+        for place, number in enumerate(self._segments.flow[self._segments.first].tolist()):
+            entry = self._entries[number]
+            if number in self._ignored and entry is not None and entry[0].index not in self._sequential:
+                flows.append(IgnoredFlow(place, *entry))
+        commit_ignored(self._segments, flows)
 
     def table(self) -> FrameTable:
         """Return the frames, flow by flow."""

@@ -18,7 +18,7 @@ from dissector.tcp.packet_marks import Mark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dissector.array_types import Ints, Longs, Mask
+    from dissector.array_types import Ints, Longs
     from dissector.link.segment_block import SegmentBlock
     from dissector.tcp.connections import Connections
     from dissector.tcp.framing import Framer
@@ -146,15 +146,20 @@ def commit_bytes(
     return more
 
 
-def commit_ignored(segments: SortedSegments, in_order: Mask, flows: Sequence[IgnoredFlow]) -> None:
+def commit_ignored(segments: SortedSegments, flows: Sequence[IgnoredFlow]) -> None:
     """Count the bytes of flows of another protocol, and note how they end."""
-    if not flows:
-        return
-    block, order, first = segments.block, segments.order, segments.first
+    block, order, first, length = segments.block, segments.order, segments.first, segments.length
     captured, flags = block.payload_captured[order], block.flags[order]
-    plain = np.logical_and.reduceat(in_order & (captured == segments.length), first).tolist()
+    expected = np.zeros(len(first), np.int64)
+    for flow in flows:
+        known = flow.connection.directions[flow.side].ignored
+        expected[flow.place] = 0 if known is None else known.next
+    before = np.cumsum(length) - length
+    expected -= before[first]
+    in_order = (block.seq[order] - np.repeat(expected, segments.ends - first) - before) & _MASK == 0
+    plain = np.logical_and.reduceat((in_order & (captured == length)) | (length == 0), first).tolist()
     seen = np.bitwise_or.reduceat(flags, first).tolist()
-    counts = np.add.reduceat(segments.length, first).tolist()
+    counts = np.add.reduceat(length, first).tolist()
     for flow in flows:
         direction = flow.connection.directions[flow.side]
         direction.finished |= bool(seen[flow.place] & FIN)
@@ -163,10 +168,10 @@ def commit_ignored(segments: SortedSegments, in_order: Mask, flows: Sequence[Ign
             count_in_order(direction, counts[flow.place])
         elif counts[flow.place]:
             rows = slice(int(first[flow.place]), int(segments.ends[flow.place]))
-            columns = (block.seq[order[rows]], segments.length[rows], captured[rows], flags[rows])
-            for seq, length, there, flag in zip(*(column.tolist() for column in columns), strict=True):
-                if length and not flag & RST:
-                    count_segment(direction, seq, length, there)
+            columns = (block.seq[order[rows]], length[rows], captured[rows], flags[rows])
+            for seq, size, there, flag in zip(*(column.tolist() for column in columns), strict=True):
+                if size and not flag & RST:
+                    count_segment(direction, seq, size, there)
 
 
 def _marks(
