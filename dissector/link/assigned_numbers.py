@@ -18,6 +18,18 @@ LINKTYPE_PKTAP = 258
 LINKTYPE_LINUX_SLL2 = 276
 # 101 is the number in files; 12 and 14 are DLT_RAW of some systems, written by tools that did not map it.
 RAW_LINKTYPES = frozenset({12, 14, 101})
+# Names of those that are not read, for people.
+UNREAD_LINKTYPES = {
+    6: "Token Ring",
+    10: "FDDI",
+    105: "802.11",
+    107: "Frame Relay",
+    119: "802.11 with Prism header",
+    127: "802.11 with radiotap header",
+    220: "USB",
+    252: "exported PDUs",
+    253: "netlink",
+}
 
 ETHERTYPE_IPV4 = 0x0800
 ETHERTYPE_IPV6 = 0x86DD
