@@ -74,6 +74,17 @@ def test_bytes_in_order_at_once() -> None:
     assert counts(direction) == (105, 0, 0, 5)
 
 
+def test_what_was_held_counts_when_the_connection_ends() -> None:
+    direction = HalfConnection()
+    direction.open(ISN)
+    for offset in (0, 10):
+        direction.feed(offset, 5, b"bytes", 1, 0, None)
+    count_segment(direction, (ISN + 1 + 15) % WRAP, 7, 7)
+    direction.flush()
+    give_up_holes(direction)
+    assert counts(direction) == (5 + 5 + 7, 5, 1, 0)
+
+
 def test_holes_are_bounded() -> None:
     """Every second byte is missing, forever: the first hole of too many is given up, and does not fill any more."""
     direction = HalfConnection()
