@@ -28,6 +28,7 @@ class ReadOptions:
     columns: frozenset[str] | None = None  #: make these columns only; None: all
     inspect: bool = False  #: look into documents: whether they are what their datatype says
     redact: bool = True
+    count_ignored: bool = False  #: count the bytes of connections of other protocols to their end, for their rows
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
     chunk_bytes: int | None = None  #: None: the size in ``capture.chunk_sizes`` for what is read
 

@@ -119,7 +119,14 @@ class BaseReader(ABC, Generic[Output]):
 
     def _engine(self, kind: type[Engine]) -> Engine:
         options = self.options
-        return kind(self._emit(), options.limits, options.ports, ended=self._end, dialect=options.dialect)
+        return kind(
+            self._emit(),
+            options.limits,
+            options.ports,
+            dialect=options.dialect,
+            count_ignored=options.count_ignored,
+            ended=self._end,
+        )
 
     def _end(self, connection: Connection) -> None:
         """Report a connection that has ended."""

@@ -15,6 +15,7 @@ from dissector.codec.dialect import Detector
 from dissector.link.flow_key import Flow, flow_of, reverse_key
 from dissector.link.segment_block import ACK, FIN, RST, SYN
 from dissector.tcp.framing import Framer, RawFrame, State
+from dissector.tcp.ignored_bytes import count_segment, give_up_holes
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import DEFAULT_PORTS
 from dissector.tcp.reassembly import Gap, HalfConnection
@@ -140,6 +141,7 @@ class Connections:
     limits: Limits = field(default_factory=Limits)
     ports: Ports = DEFAULT_PORTS
     dialect: Dialect | None = None  #: taken for granted
+    count_ignored: bool = False  #: count the bytes of connections of other protocols to their end
     live: dict[bytes, tuple[Connection, int]] = field(default_factory=dict)  #: both directed keys to (connection, side)
     ended: Callable[[Connection], None] = lambda _: None
     #: By index, the least recently used first. A plain dict would search its first entry past all that were removed.
@@ -154,9 +156,11 @@ class Connections:
     def feed(self, segment: TcpSegment) -> None:
         """Take the next segment of the run."""
         found = self.live.get(segment.key)
-        if segment.flags & SYN and found is not None and not found[0].directions[found[1]].opened_by(segment.seq):
-            self.end(found[0])  # the ports are used again
-            found = None
+        if segment.flags & SYN and found is not None:
+            direction = found[0].directions[found[1]]
+            if not direction.opened_by(segment.seq, segment.length):
+                self.end(found[0])  # the ports are used again
+                found = None
         connection, side = found if found is not None else self.open(segment)
         self.touch(connection, segment.packet, segment.time_ns)
         self.take(connection, side, segment)
@@ -169,13 +173,21 @@ class Connections:
 
     def take(self, connection: Connection, side: int, segment: TcpSegment) -> None:
         """Take a segment of a known connection."""
-        if connection.ignored and not segment.flags & SYN:
-            return
         direction = connection.directions[side]
+        if connection.ignored and not segment.flags & SYN:
+            if self.count_ignored:
+                direction.finished |= bool(segment.flags & FIN)
+                connection.reset |= bool(segment.flags & RST)
+                if segment.length and not segment.flags & RST:
+                    count_segment(direction, segment.seq, segment.length, len(segment.data))
+            return
         offset_of_data = segment.seq
         if segment.flags & SYN:
             if direction.isn is None:
-                direction.open(segment.seq)
+                acknowledged = direction.open(segment.seq)
+                if acknowledged:
+                    connection.directions[1 - side].shift(0, acknowledged)
+                    connection.framers[1 - side].shift(0, acknowledged)
                 self._start(connection, side)
             offset_of_data += 1
         acked = None
@@ -254,6 +266,7 @@ class Connections:
             direction = connection.directions[side]
             self.held_total -= direction.held_cost
             self.deliver(connection, side, direction.flush())
+            give_up_holes(direction)
             framer = connection.framers[side]
             before = framer.cost
             frames: list[RawFrame] = []

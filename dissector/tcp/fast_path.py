@@ -21,10 +21,12 @@ from dissector.tcp.reorder import reorder, with_reordered
 from dissector.tcp.state_update import (
     BufferParts,
     FastFlow,
+    IgnoredFlow,
     SortedSegments,
     acknowledged,
     commit_acks,
     commit_bytes,
+    commit_ignored,
     touch,
 )
 from dissector.tcp.stream_buffer import assemble
@@ -237,6 +239,17 @@ class FastPath:
         more = commit_bytes(self._segments, self.flows, self.stream, self._parts, self._acked)
         self.connections.partial_total += more
         touch(self.connections, self._segments)
+        if self.connections.count_ignored and self._ignored:
+            self._commit_ignored()
+
+    def _commit_ignored(self) -> None:
+        """Count what flows of other protocols send."""
+        flows = []
+        for place, number in enumerate(self._segments.flow[self._segments.first].tolist()):
+            entry = self._entries[number]
+            if number in self._ignored and entry is not None and entry[0].index not in self._sequential:
+                flows.append(IgnoredFlow(place, *entry))
+        commit_ignored(self._segments, flows)
 
     def table(self) -> FrameTable:
         """Return the frames, flow by flow."""

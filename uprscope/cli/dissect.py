@@ -249,7 +249,7 @@ def schema(names: list[str] | None) -> pa.Schema:
 def report(found: ReadReport, *, filtered: bool = False) -> None:
     """Say on stderr what was lost, and why there may be nothing to see."""
     terminal = Terminal.of(sys.stderr)
-    for line in found.losses():
+    for line in found.losses() + ([] if found.frames else found.link.unread()):
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
     if not found.frames and not found.damage and not filtered:
         link = found.link
