@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from analysis.check.selection import Selection
 from analysis.context import COLUMNS as CONTEXT_COLUMNS
 from analysis.context import Context
 from analysis.stats import traffic
-from analysis.stats.statistics import ConnectionStatistics, Losses, Server, Statistics
+from analysis.stats.statistics import ConnectionStatistics, LossStatistics, Server, Statistics
 from analysis.stats.streams import stream_statistics
 from analysis.stats.traffic import Traffic
 from analysis.stats.waits import MOST_CONNECTIONS, Waits
 from dissector.capture.chunk_sizes import RULE_CHUNK_BYTES
 from dissector.display.table import address
-from dissector.filters.selector import FrameSelector
 from dissector.frames.batch import FrameBatch
 from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.frames.sources import are_rows, open_frames
@@ -53,7 +53,7 @@ class Collector:
         ``connection``: only this one, by number or id.
         """
         self._numbering = ConnectionNumbers()
-        self._selector = FrameSelector(None, connection, None, self._numbering)
+        self._selection = Selection(connection=connection)
         self._traffic, self._waits, self._context, self._streams = Traffic(), Waits(), Context(), Streams()
         self._rows = ConnectionRows()
         self._summaries = ConnectionSummaries(self._rows.add)
@@ -63,27 +63,28 @@ class Collector:
         """Take note that a connection has ended."""
         self._summaries.end(connection)
 
-    @property
-    def unknown_connection(self) -> str | None:
-        """Say, after all frames, that the connection that was asked for has not come up."""
-        return self._selector.unknown_connection
-
     def fold(self, batch: pa.RecordBatch) -> None:
         """Add a batch of frames."""
-        chosen = self._selector.indexes(batch)
-        if len(chosen) < batch.num_rows:
-            batch = batch.take(pa.array(chosen))
-        if batch.num_rows:
-            frames = FrameBatch(batch)
+        frames = self._chosen(batch)
+        if frames.size:
             self._traffic.fold(frames, self._numbering.indexes(frames.ids)[frames.code])
-            self._waits.take(self._context.fold(batch))
+            self._waits.take(self._context.fold(frames.batch))
             summaries = self._summaries.fold(frames) if self._stored is None else self._stored.fold(frames)
             self._streams.fold(frames, summaries)
         if self._stored is None:
             self._summaries.release_ended()
 
+    def _chosen(self, batch: pa.RecordBatch) -> FrameBatch:
+        frames = FrameBatch(batch)
+        place = self._numbering.indexes(frames.ids)
+        if self._selection.connection is None:
+            return frames
+        wanted = place[frames.code] == self._selection.place(self._numbering.names)
+        return frames if wanted.all() else FrameBatch(batch.filter(pa.array(wanted)))
+
     def finish(self, captures: Iterable[str], report: ReadReport) -> Statistics:
-        """Return the statistics of all frames."""
+        """Return the statistics of all frames; raise UsageError if there was no such connection."""
+        self._selection.confirm(self._numbering.names)
         self._waits.take(self._context.finish())
         rows = self._rows.sorted() if self._stored is None else self._stored.rows()
         connections = tuple(self._connection(row) for row in rows)
@@ -94,13 +95,13 @@ class Collector:
             bytes=int(self._traffic.bytes.sum()),
             busiest=self._traffic.busiest(),
             servers=_servers(connections),
-            kinds=self._traffic.kinds(),
+            opcodes=self._traffic.opcodes(),
             connections=connections,
             requests=self._waits.requests(),
             acks=self._waits.acks(),
             stalls=self._waits.stalls(),
             streams=stream_statistics(stream_rows(self._streams), self._numbering.numbers),
-            losses=Losses(
+            losses=LossStatistics(
                 sum(each.bytes_lost for each in connections),
                 sum(each.bytes_skipped for each in connections),
                 sum(_of_both(row, "bytes_repeated") for row in rows),
@@ -169,10 +170,10 @@ def collect(
     *,
     connection: str | None = None,
     watch: Callable[[BatchReader], Callable[[], None]] | None = None,
-) -> tuple[Statistics, ReadReport, str | None]:
-    """Read captures, or rows of frames; ``watch`` is told of the progress.
+) -> tuple[Statistics, ReadReport]:
+    """Read captures, or rows of frames; return what was found, and what could not be read.
 
-    Returns what was found, what could not be read, and what is wrong with the ``connection`` that was asked for.
+    ``connection``: this one only, by number or id. ``watch`` is told of the progress.
     """
     collector = Collector(packets=not are_rows(inputs), connection=connection)
     chosen = dataclasses.replace(
@@ -184,5 +185,4 @@ def collect(
         if advance is not None:
             advance()
         collector.fold(batch)
-    found = collector.finish([each.name for each in inputs], reader.report)
-    return found, reader.report, collector.unknown_connection
+    return collector.finish([each.name for each in inputs], reader.report), reader.report

@@ -44,9 +44,9 @@ class Busiest:
     """The second with the most messages, and the one with the most bytes; they need not be the same."""
 
     messages: int
-    messages_s: int  #: seconds since the epoch
+    messages_at_s: int  #: seconds since the epoch
     bytes: int
-    bytes_s: int
+    bytes_at_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class StreamStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class LossStatistics:
     """What is not there, or could not be read."""
 
     bytes_lost: int
@@ -179,11 +179,11 @@ class Statistics:
     bytes: int
     busiest: Busiest | None
     servers: tuple[Server, ...]
-    kinds: tuple[OpcodeTraffic, ...]  #: most messages first
+    opcodes: tuple[OpcodeTraffic, ...]  #: most messages first
     connections: tuple[ConnectionStatistics, ...]  #: in the order of their numbers
     requests: tuple[RequestStatistics, ...]  #: most requests first
     acks: Distribution | None
     stalls: Stalls
     streams: StreamStatistics
-    losses: Losses
+    losses: LossStatistics
     notes: tuple[str, ...] = ()  #: what is not counted, because there is too much

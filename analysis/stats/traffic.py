@@ -57,8 +57,8 @@ class Traffic:
             first, last = min(first, self.time.first_ns), max(last, self.time.last_ns)
         self.time = TimeRange(first, last)
 
-    def kinds(self) -> tuple[OpcodeTraffic, ...]:
-        """Return all kinds of messages, those with the most messages first."""
+    def opcodes(self) -> tuple[OpcodeTraffic, ...]:
+        """Return all opcodes, those with the most messages first."""
         found = []
         for code in np.flatnonzero(self._kinds[0]).tolist():
             messages, size = self._kinds[:, code].tolist()
