@@ -64,15 +64,15 @@ class ReadReport:
             self.bytes_conflicting += direction.bytes_conflicting
 
     def seen_instead(self, messages: int = 0) -> str:
-        """Say what was there instead of messages of UPR or DCP; so many others of memcached were."""
-        link = self.link
+        """Say what was there where no message of UPR or DCP was; so many messages of memcached were."""
+        others = self.others.sentence()
         if messages:
-            return f"plain memcached ({messages:,} messages), and nothing of UPR or DCP"
-        if self.connections:
-            return self.others.sentence()
-        if not link.packets:
-            return "no packets"
-        return f"{link.packets:,} packets, and no TCP segment among them" if not link.segments else "no connection"
+            plain = f"plain memcached ({messages:,} message{'s' if messages > 1 else ''})"
+            return f"{plain}; {others}" if others else plain
+        if others:
+            return others
+        packets = f"{self.link.packets:,} packet{'s' if self.link.packets != 1 else ''}"
+        return f"{packets}, but no TCP connection with data" if self.link.packets else "nothing"
 
     def losses(self) -> list[str]:
         """Return a sentence for each kind of loss."""

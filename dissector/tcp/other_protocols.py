@@ -70,7 +70,7 @@ class OtherProtocols:
     def add(self, connection: Connection) -> None:
         """Add a connection that is over and has no frames."""
         openings = [framer.opening for framer in connection.framers]
-        if not any(openings) and any(direction.bytes_delivered for direction in connection.directions):
+        if connection.ignored and not any(openings):
             return  # it was to be left alone, so nothing of it was looked at
         found = self.ports.setdefault(protocol_of(openings), Counter())
         port = _server_port(connection)
@@ -78,7 +78,7 @@ class OtherProtocols:
 
     def sentence(self) -> str:
         """Say what there is; empty if there is nothing."""
-        order = sorted(self.ports, key=lambda name: (name in (UNKNOWN, SILENT), -self.ports[name].total()))
+        order = sorted(self.ports, key=lambda name: (name in (UNKNOWN, SILENT), name != TLS, -self.ports[name].total()))
         text = "; ".join(_told(name, self.ports[name]) for name in order)
         return f"{text}. {_NOT_DECRYPTED}" if TLS in self.ports else text
 
