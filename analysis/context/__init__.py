@@ -45,7 +45,8 @@ _TRACKED = (
 class Context:
     """What is remembered of a run, and the one pass over its frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, prompt: bool = False) -> None:
+        """Begin; ``prompt`` makes tables of flow control with every batch, which takes longer and changes nothing."""
         self.connections = ConnectionNumbers()
         self.captures = AppearanceOrder()
         self.roles = ConnectionRoles()
@@ -57,7 +58,7 @@ class Context:
         self._streams = StreamIndex(self._instances, self._tracker)
         self._facts = ConnectionFacts()
         self._defects = DefectColumns()
-        self._flow = FlowControl(self.clock)
+        self._flow = FlowControl(self.clock, prompt=prompt)
         self._silences = Silences(self.clock, self._tracker)
         self._count = 0
 

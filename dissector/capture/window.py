@@ -30,8 +30,13 @@ _LONGEST_S = 0.1  #: so long a stream without pauses may keep what is there
 class ByteStream(Protocol):
     """A source of bytes for a window."""
 
-    live: bool  #: bytes come while they are read
-    stopped: bool  #: the end is where the user stopped reading; what is cut off there is not damaged
+    @property
+    def live(self) -> bool:
+        """Whether bytes come while they are read."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the end is where the user stopped reading; what is cut off there is not damaged."""
 
     def ready(self, seconds: float) -> bool:
         """Wait a while for bytes; tell whether a read gives some, or the end, without further waiting."""

@@ -95,7 +95,11 @@ def run(args: argparse.Namespace) -> int:
     live = are_live(inputs)
     if (args.tree or args.hex) and are_rows(inputs):
         raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
-    reader = open_frames(inputs, options)
+    reader = open_frames(
+        inputs,
+        dataclasses.replace(options, live=live),
+        over=(lambda connection: selector.forget(connection.id)) if live else None,
+    )
     to_stdout = args.output in (None, "-")
     watched = not (to_stdout and (live or sys.stdout.isatty()))
     with (

@@ -1,0 +1,41 @@
+"""How long a live reading waits: for what may still come of a closed connection.
+
+A finished capture is read to its end, so nothing is lost by waiting there. Who watches can't wait for days, and must
+not run out of memory meanwhile. Knows connections and the times of packets, so that what is shown does not depend on
+when it was looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dissector.tcp.connections import Connection, Connections
+
+SECOND_NS = 10**9
+LINGER_NS = 60 * SECOND_NS  #: what is sent again after both ends have closed comes sooner
+_SWEEP_NS = 10 * SECOND_NS
+
+
+class Patience:
+    """Ends connections that are closed, so that they can be forgotten."""
+
+    def __init__(self) -> None:
+        self._swept_ns = 0
+
+    def end_closed(self, connections: Connections, now_ns: int) -> None:
+        """End what has been closed for long and has no bytes left: no frame can come of ending it."""
+        if abs(now_ns - self._swept_ns) < _SWEEP_NS:
+            return
+        self._swept_ns = now_ns
+        for connection in [*connections.recent.values()]:
+            if now_ns - connection.last_ns > LINGER_NS and _is_closed(connection):
+                connections.end(connection)
+
+
+def _is_closed(connection: Connection) -> bool:
+    """Tell whether both ends said that it is over, and everything they sent has been read."""
+    directions = connection.directions
+    closed = connection.reset or all(direction.finished for direction in directions)
+    held = any(direction.held for direction in directions) or any(framer.cost for framer in connection.framers)
+    return closed and not held
