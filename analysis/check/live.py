@@ -99,10 +99,17 @@ class LiveChecker:
         A finding has more in the result than it had when it was given out: its echoes, and perhaps who is at fault.
         """
         found = [finding for group in [*self._groups] for finding in self._release(group)]
+        if self._total.connections <= self._most:  # after days nobody knows all their names
+            self._selection.confirm(self.numbering.names)
         total = self._total
-        total.connections, total.report = len(self.numbering.names), report
+        total.report = report
         total.findings.sort(key=lambda each: (each.severity.rank, each.rule, each.time_ns, each.id))
         return found, total
+
+    @property
+    def frames(self) -> int:
+        """Return how many frames were checked."""
+        return self._total.frames
 
     def transcript_of(self, findings: Sequence[Finding]) -> Transcript:
         """Return the frames around findings that were given out just now, as far as they are remembered."""

@@ -95,6 +95,11 @@ class BaseReader(ABC, Generic[Output]):
         """Return an engine without connections."""
         return self._engine(Connections)
 
+    @property
+    def open_connections(self) -> int:
+        """Return how many connections something may come of, as far as was read."""
+        return len(self._connections.recent)
+
     # ------------------------------------------------------------------------------------------------------ the loop
 
     def _read(self) -> Iterator[Output]:
@@ -141,7 +146,14 @@ class BaseReader(ABC, Generic[Output]):
 
     def _engine(self, kind: type[Engine]) -> Engine:
         options = self.options
-        return kind(self._emit(), options.limits, options.ports, ended=self._end, dialect=options.dialect)
+        return kind(
+            self._emit(),
+            options.limits,
+            options.ports,
+            ended=self._end,
+            dialect=options.dialect,
+            patience=self._patience,
+        )
 
     def _end(self, connection: Connection) -> None:
         """Report a connection that has ended."""

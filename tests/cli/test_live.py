@@ -11,13 +11,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from analysis.check.export import row_of
+from analysis.check.inspection import check
+from analysis.check.selection import Selection
+from analysis.rules import Severity
 from dissector.capture import expand
 from dissector.frames.reader import FrameReader
 from tests.support.live_feed import PATIENCE_S, pieces_of, running
 from uprscope import cli
 
 FEED = Path("captures/09_feed_real_consumer.pcap")
-PACKETS = 40  #: of the capture, for tests that need no more
+PACKETS = 60  #: of the capture: enough for a few findings
 
 
 @pytest.fixture(autouse=True)
@@ -56,25 +60,46 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str | Path) -> list[str]
     return capsys.readouterr().out.splitlines()
 
 
-@pytest.mark.parametrize(("form", "headings"), [("text", 1), ("ndjson", 0)])
 def test_each_message_is_shown_before_the_next_packet(
-    form: str,
-    headings: int,
-    pieces: list[bytes],
-    short: Path,
-    complete: list[int],
-    capsys: pytest.CaptureFixture[str],
+    pieces: list[bytes], short: Path, complete: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with running("dissect", "-", "--format", form) as command:
+    with running("dissect", "-") as text, running("dissect", "-", "--format", "ndjson") as ndjson:
         for packet, piece in enumerate(pieces):
-            command.write(piece)
             messages = sum(last <= packet for last in complete)
-            command.wait_for(messages + headings if messages else 0)
-        command.input.close()
-        status, said = command.end()
-    assert (status, said) == (0, "")
-    whole = printed(capsys, "dissect", short, "--format", form)
-    assert [line.replace("standard input", str(short)) for line in command.lines] == whole
+            for command, headings in ((text, 1), (ndjson, 0)):
+                command.write(piece)
+                command.wait_for(messages + headings if messages else 0)
+        for command, form in ((text, "text"), (ndjson, "ndjson")):
+            command.input.close()
+            assert command.end() == (0, "")
+            whole = printed(capsys, "dissect", short, "--format", form)
+            assert [line.replace("standard input", str(short)) for line in command.lines] == whole
+
+
+def test_each_finding_is_shown_once_it_is_proven(pieces: list[bytes], complete: list[int]) -> None:
+    found = check(FEED, selection=Selection(severity=Severity.WARNING)).findings
+    proven = {each.id: max(frame.packet_last for frame in each.frames) for each in found}
+    proven = {name: packet for name, packet in proven.items() if packet < PACKETS - 5}
+    assert len(proven) >= 2
+    with running("check", "-", "--live") as text, running("check", "-", "--live", "--format", "ndjson") as ndjson:
+        for packet, piece in enumerate(pieces):
+            for command in (text, ndjson):
+                command.write(piece)
+                for name in (name for name, last in proven.items() if last == packet - 5):
+                    command.wait_until(name)  # flow control: the message after the one that has no room shows it
+        text.process.send_signal(signal.SIGINT)
+        ndjson.input.close()
+        assert (text.end()[0], ndjson.end()[0]) == (1, 1)
+    rows = [json.loads(line) for line in ndjson.lines]
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert rows[0].keys() == {*row_of(found[0])} - {"stream_id"}
+    assert proven.keys() <= {row["id"] for row in rows}
+    assert sum(line.startswith("warning SNP-05 ") for line in text.lines) == 2  # each with its rule
+    assert sum("No key comes twice in one snapshot" in line for line in text.lines) == 1  # explained once
+    messages = len(complete)
+    summary = next(index for index, line in enumerate(text.lines) if line.startswith(f"{messages} frames on 1 conn"))
+    assert all(any(name in line for line in text.lines[:summary]) for name in proven)
+    assert text.lines[-1].startswith(f"{len(rows)} findings: ")
 
 
 def test_a_signal_is_the_end_of_the_input(pieces: list[bytes], complete: list[int], tmp_path: Path) -> None:
@@ -156,6 +181,40 @@ def test_a_growing_file_that_is_replaced_or_cut_off(pieces: list[bytes], complet
         (["captures", "--growing"], "captures: is a directory, not a capture"),
     ],
 )
-def test_mistakes(words: list[str | Path], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_in_what_to_read(words: list[str | Path], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["dissect", *map(str, words)]) == 2
     assert capsys.readouterr().err == f"uprscope: {complaint}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--format", "json"], "--live shows findings one by one: as text or ndjson, not as json"),
+        (["-o", "findings.parquet"], "--live shows findings one by one: as text or ndjson, not as parquet"),
+        (["--annotate", "x.pcapng"], "--live can't go back to write a copy of the capture: leave out --annotate"),
+    ],
+)
+def test_mistakes_in_what_to_show(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", str(FEED), "--live", *words]) == 2
+    assert capsys.readouterr().err == f"uprscope: {complaint}\n"
+
+
+def test_a_live_check_of_a_file_finds_what_a_check_does(capsys: pytest.CaptureFixture[str]) -> None:
+    once = printed(capsys, "check", FEED, "--format", "ndjson")
+    shown = printed(capsys, "check", FEED, "--format", "ndjson", "--live")
+    assert sorted(shown) == sorted(once)
+    frames = [json.loads(line)["frame"] for line in shown]
+    assert frames == sorted(frames)  # in the order in which they happened; a check sorts them by severity
+
+
+def test_a_baseline_hides_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = tmp_path / "known.json"
+    printed(capsys, "check", FEED, "-o", known)
+    assert cli.main(["check", str(FEED), "--live", "--baseline", str(known)]) == 0
+    assert "findings that the baseline has" in capsys.readouterr().out
+
+
+def test_a_limit_of_findings_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "check", FEED, "--live", "--rules", "SEQ-01", "--limit", "1")
+    assert sum(line.startswith("error SEQ-01") for line in lines) == 1
+    assert lines.count("SEQ-01: --limit 1 is reached, more are only counted") == 1

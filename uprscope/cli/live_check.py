@@ -82,6 +82,7 @@ class _FindingWriter:
         """Write findings that are proven by what came last."""
         if not findings:
             return
+        findings = sorted(findings, key=lambda each: each.guilty.frame)
         if self._args.format == "ndjson":
             from analysis.check.export import ndjson  # noqa: PLC0415
 
@@ -100,7 +101,7 @@ class _FindingWriter:
         from analysis.check import text_report  # noqa: PLC0415 - takes a while to load
 
         transcript = self._checker.transcript_of(findings)
-        for finding in sorted(findings, key=lambda each: each.guilty.frame):
+        for finding in findings:
             rule, before = finding.rule, self._shown[finding.rule]
             self._shown[rule] += 1
             if not self._args.limit or before < self._args.limit:
