@@ -111,8 +111,7 @@ def write(kind: str, stream: IO[bytes], inspection: Inspection, rules: Sequence[
         }
         stream.write((json.dumps(document, indent=2) + "\n").encode())
     elif kind == "ndjson":
-        for row in rows:
-            stream.write((json.dumps(plain(row), separators=(",", ":")) + "\n").encode())
+        stream.write(b"".join(map(ndjson, inspection.findings)))
     elif kind == "junit":
         stream.write(junit(inspection, rules).encode())
     else:
@@ -123,6 +122,11 @@ def write(kind: str, stream: IO[bytes], inspection: Inspection, rules: Sequence[
         for batch in table.to_batches():
             writer.write(batch)
         writer.close()
+
+
+def ndjson(finding: Finding) -> bytes:
+    """Write a finding as a line of NDJSON."""
+    return (json.dumps(plain(row_of(finding)), separators=(",", ":")) + "\n").encode()
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -167,9 +167,13 @@ def checkable(inputs: Sequence[Input], rules: Sequence[Rule]) -> tuple[Rule, ...
 
 def reader_of(inputs: Sequence[Input], options: ReadOptions) -> BatchReader:
     """Return a reader of frames with the columns that rules need."""
-    chunk_bytes = options.chunk_bytes or RULE_CHUNK_BYTES
-    chosen = dataclasses.replace(options, columns=COLUMNS, document_keys=False, inspect=True, chunk_bytes=chunk_bytes)
+    chosen = dataclasses.replace(for_rules(options), columns=COLUMNS, document_keys=False)
     return open_frames(inputs, chosen, whole=True)
+
+
+def for_rules(options: ReadOptions) -> ReadOptions:
+    """Return the options for a reading that rules are checked in."""
+    return dataclasses.replace(options, inspect=True, chunk_bytes=options.chunk_bytes or RULE_CHUNK_BYTES)
 
 
 def _nothing() -> None:

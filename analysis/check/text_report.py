@@ -23,7 +23,7 @@ from dissector.terminal.style import safe_text
 from dissector.terminal.text_page import TIE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from analysis.check.findings import Finding, FrameRef, Tally
     from analysis.check.inspection import Inspection
@@ -194,14 +194,21 @@ def _styled(terminal: Terminal, severity: Severity, text: str) -> str:
 
 
 def findings(
-    shown: Sequence[Finding], transcript: Transcript, terminal: Terminal, hidden: dict[str, int] | None = None
+    shown: Sequence[Finding],
+    transcript: Transcript,
+    terminal: Terminal,
+    hidden: dict[str, int] | None = None,
+    explained: Container[str] = (),
 ) -> Iterator[str]:
-    """Give out the lines of findings; ``hidden`` counts, by rule, those that are not shown."""
+    """Give out the lines of findings; ``hidden`` counts, by rule, those that are not shown.
+
+    The rules in ``explained`` are only named.
+    """
     left = dict(hidden or {})
     groups = [list(group) for _, group in groupby(shown, key=lambda finding: (finding.rule, finding.severity))]
     for number, group in enumerate(groups):
         yield ""
-        yield from _rule(group[0], terminal)
+        yield from _rule(group[0], terminal, brief=group[0].rule in explained)
         width = max(len(role) for finding in group for role in _roles(finding.frames).values())
         if any(transcript.refusal(finding) is not None for finding in group):
             width = max(width, len(_REFUSAL))
@@ -214,12 +221,12 @@ def findings(
             yield terminal.dim(f"  … and {left[rule]:,} more of {rule} (--limit 0 shows all)")
 
 
-def _rule(finding: Finding, terminal: Terminal) -> Iterator[str]:
+def _rule(finding: Finding, terminal: Terminal, *, brief: bool) -> Iterator[str]:
     """Say what a rule is about."""
     severity = _styled(terminal, finding.severity, finding.severity.value)
     yield f"{severity} {terminal.heading(finding.rule)} {finding.title}"
     rule = RULE_BY_ID.get(finding.rule)
-    if rule is None:
+    if rule is None or brief:
         return
     parts = [_sentence(rule.doc)]
     if rule.source:

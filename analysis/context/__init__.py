@@ -46,7 +46,8 @@ _TRACKED = (
 class Context:
     """What is remembered of a run, and the one pass over its frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, prompt: bool = False) -> None:
+        """Begin; ``prompt`` makes tables of flow control with every batch, which takes longer and changes nothing."""
         self.connections = ConnectionNumbers()
         self.captures = AppearanceOrder()
         self.roles = ConnectionRoles()
@@ -58,7 +59,7 @@ class Context:
         self._streams = StreamIndex(self._instances, self._tracker)
         self._facts = ConnectionFacts()
         self._defects = DefectColumns()
-        self._flow = FlowControl(self.clock)
+        self._flow = FlowControl(self.clock, prompt=prompt)
         self._silences = Silences(self.clock, self._tracker)
         self.doubts = ConnectionDoubts()
         self.has_upr = False  #: whether there was any message of UPR or DCP

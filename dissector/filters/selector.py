@@ -66,14 +66,19 @@ class FrameSelector:
     @property
     def unknown_connection(self) -> str | None:
         """Say, after all frames, that the connection to follow has not come up."""
-        numbers = self._numbering.numbers
-        if self._follow is None or self._follow in numbers:
+        there = len(self._numbering.names)
+        if self._follow is None or self._follow in self._numbering.numbers:
             return None
-        if _is_number(self._follow) and 1 <= int(self._follow) <= len(numbers):
+        if _is_number(self._follow) and 1 <= int(self._follow) <= there:
             return None
         count = {0: "no connection has frames", 1: "the only connection is 1"}
-        known = count.get(len(numbers), f"connections are 1 to {len(numbers)}")
+        known = count.get(there, f"connections are 1 to {there}")
         return f"--follow {self._follow}: no such connection ({known})"
+
+    def forget(self, connection: str) -> None:
+        """Forget a connection that is over, unless it is the one to follow: that it came must be known at the end."""
+        if connection != self._follow:
+            self._numbering.forget(connection)
 
     def indexes(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """Return the selected rows of a batch."""

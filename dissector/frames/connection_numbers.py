@@ -30,6 +30,12 @@ class AppearanceOrder:
                 self.names.append(name)
                 self.numbers[name] = len(self.names)
 
+    def forget(self, name: str) -> None:
+        """Forget a name of which nothing more comes; its number is not given to another one."""
+        number = self.numbers.pop(name, None)
+        if number is not None:
+            self.names[number - 1] = ""
+
     def indexes(self, names: Sequence[str]) -> Longs:
         """Return each name's place in :attr:`names`, from 0; new ones are added."""
         self.add(names)

@@ -60,6 +60,11 @@ class LookAhead:
         self._waiting: dict[Connection, list[int]] = {}  #: places of frames in a form that the draft alone has
         self._now = 0
 
+    @property
+    def holds(self) -> bool:
+        """Tell whether any frames are held back."""
+        return bool(self._held)
+
     def take(self, group: Sequence[NumberedFrames]) -> list[NumberedFrames]:
         """Take frames; return those that wait for nothing. Groups come in order, and are never taken apart."""
         group = [each for each in group if len(each.table)]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dissector.array_types import Longs
     from dissector.link.segment_block import SegmentBlock
     from dissector.spec.model import Dialect
+    from dissector.tcp.patience import Patience
     from dissector.tcp.ports import Ports
     from dissector.tcp.reassembly import Chunk
 
@@ -142,6 +143,7 @@ class Connections:
     ports: Ports = DEFAULT_PORTS
     dialect: Dialect | None = None  #: taken for granted
     count_ignored: bool = False  #: count the bytes of connections of other protocols to their end
+    patience: Patience | None = None  #: for a live reading: what is not waited for
     live: dict[bytes, tuple[Connection, int]] = field(default_factory=dict)  #: both directed keys to (connection, side)
     ended: Callable[[Connection], None] = lambda _: None
     #: By index, the least recently used first. A plain dict would search its first entry past all that were removed.
@@ -164,6 +166,8 @@ class Connections:
         connection, side = found if found is not None else self.open(segment)
         self.touch(connection, segment.packet, segment.time_ns)
         self.take(connection, side, segment)
+        if self.patience is not None:
+            self.patience.give_up_holes(self, connection, segment.time_ns)
 
     def touch(self, connection: Connection, packet: int, time_ns: int) -> None:
         """Note that a connection is in use."""
@@ -298,9 +302,10 @@ class Connections:
     def _give_up(self, connection: Connection, side: int) -> None:
         direction = connection.directions[side]
         while direction.held_cost > self.limits.out_of_order_bytes:
-            self._give_up_hole(connection, side)
+            self.give_up_hole(connection, side)
 
-    def _give_up_hole(self, connection: Connection, side: int) -> None:
+    def give_up_hole(self, connection: Connection, side: int) -> None:
+        """Take the first hole of a direction for lost, and deliver what is held behind it."""
         direction = connection.directions[side]
         before = direction.held_cost
         events = direction.give_up()
@@ -317,7 +322,7 @@ class Connections:
                     break
                 while connection.directions[side].held:
                     self.given_up["out_of_order_total"] += 1
-                    self._give_up_hole(connection, side)
+                    self.give_up_hole(connection, side)
         if self.partial_total > self.limits.partial_total:
             sides.sort(key=lambda entry: -entry[0].framers[entry[1]].cost)
             for connection, side in sides:

@@ -88,6 +88,7 @@ class FastPath:
         has_data = np.logical_or.reduceat(length > 0, first).tolist()
         expected = np.zeros(len(block.keys), np.int64)
         ignored = np.zeros(len(block.keys), bool)
+        patient = self.connections.patience is not None
         for number, data in zip(flow[first].tolist(), has_data, strict=True):
             entry = self._entries[number]
             if entry is None:
@@ -97,6 +98,8 @@ class FastPath:
             if connection.ignored:
                 ignored[number] = True
                 self._ignored.add(number)
+            elif patient and any(each.held for each in connection.directions):
+                self._sequential.add(connection.index)  # an acknowledgement may show that a hole is lost
             elif direction.ack is None or (
                 data and (direction.base is None or direction.held or not connection.framers[side].in_step)
             ):

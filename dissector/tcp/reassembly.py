@@ -83,6 +83,7 @@ class HalfConnection:
     finished: bool = False
     held: list[Held] = field(default_factory=list)
     held_cost: int = 0
+    passed: tuple[int, int] | None = None  #: how much the receiver had when it acknowledged past a hole, and the time
     bytes_delivered: int = 0
     bytes_lost: int = 0
     gaps: int = 0
@@ -159,6 +160,7 @@ class HalfConnection:
     def shift(self, offsets: int, acked: int) -> None:
         """Move the origin of offsets: of this direction by ``offsets``, of acknowledged offsets by ``acked``."""
         self.next += offsets
+        self.passed = None
         self.acked += acked
         self.held = [
             each._replace(offset=each.offset + offsets, acked=shifted(each.acked, acked)) for each in self.held

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.annotate import annotated, check_target, refuse_input, tell
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+from uprscope.cli.live import add_growing_argument
 from uprscope.cli.output_options import add_target_arguments, choose_format
 
 if TYPE_CHECKING:
@@ -38,10 +39,13 @@ examples:
   uprscope check later.pcap --baseline before.json
   uprscope check capture.pcap --format junit -o check.xml
   uprscope check capture.pcap --annotate for-wireshark.pcapng
+  tcpdump -U -w - port 11210 | uprscope check - --live
   uprscope explain SEQ-01
 
 docs/rules.md describes the rules. A rule is violated, holds, or is unknown
 where the capture does not tell: bytes missing, set-up not captured.
+With --live each finding is shown as soon as it is proven, until the input ends
+or Ctrl-C ends it; the summary comes last.
 exit status: 0 nothing violated or nothing to check, 1 violations, 2 unusable
 input (no message of UPR or DCP in it) or usage, 3 the input was damaged, and
 nothing in what is left is violated."""
@@ -50,7 +54,7 @@ nothing in what is left is violated."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
-    add_reading_arguments(parser)
+    add_growing_argument(add_reading_arguments(parser))
     chosen = parser.add_argument_group("what to check")
     chosen.add_argument("--rules", metavar="A,B,...", help="these rules or groups only, such as SEQ-01,SNP or 'FLC-*'")
     chosen.add_argument(
@@ -70,9 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--limit",
         type=_number,
-        default=_SHOWN,
         metavar="N",
-        help=f"findings of a rule that are shown as text (default: {_SHOWN}; 0: all)",
+        help=f"findings of a rule that are shown as text (default: {_SHOWN}, with --live all; 0: all)",
+    )
+    shown.add_argument(
+        "--live", action="store_true", help="show each finding as soon as it is proven (--growing implies it)"
     )
     shown.add_argument(
         "--annotate",
@@ -91,26 +97,34 @@ def _number(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Check, and return the exit status."""
     from analysis.check.baseline import known_ids  # noqa: PLC0415
-    from analysis.check.inspection import NOT_INSPECTED, checkable, inspect  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.check.inspection import checkable, inspect  # noqa: PLC0415 - brings numpy and pyarrow along
     from analysis.check.selection import Selection, rules_of  # noqa: PLC0415
     from analysis.check.text_report import CheckSummary  # noqa: PLC0415
     from analysis.rules import Severity  # noqa: PLC0415
     from uprscope.cli.dissect import report  # noqa: PLC0415
 
     choose_format(args, FORMATS)
-    if args.annotate is not None:
+    if args.live or args.growing:
+        from uprscope.cli.live_check import check_usage  # noqa: PLC0415
+
+        check_usage(args)
+    elif args.annotate is not None:
         check_target(args.annotate, args.output)
     rules = rules_of(args.rules)
     known = known_ids(args.baseline) if args.baseline is not None else frozenset()
     selection = Selection(Severity(args.severity), args.connection, args.vbucket, known)
     options = options_of(args)
+    if args.live or args.growing:
+        from uprscope.cli.live_check import run_live  # noqa: PLC0415
+
+        return run_live(args, rules, selection, options)
     with contextlib.ExitStack() as stack:
         again = args.format == "text" or args.annotate is not None
         inputs = found(args.captures, stack, twice=again, target=args.annotate, rows=args.annotate is None)
         asked, rules = rules, checkable(inputs, rules)
         with watching() as watch:
             inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
-        _require_messages(inspection, inputs)
+        require_messages(inspection, inputs)
         copied = None
         if args.annotate is not None:  # before the report: a pager that is left early ends the command
             with watching() as watch:
@@ -120,6 +134,16 @@ def run(args: argparse.Namespace) -> int:
     report(inspection.report)
     if copied is not None:
         tell(args.annotate, copied)
+    tell_left_out(asked, rules, inputs, inspection)
+    return status_of(args, inspection, summary)
+
+
+def tell_left_out(
+    asked: Sequence[Rule], rules: Sequence[Rule], inputs: Sequence[Input], inspection: Inspection
+) -> None:
+    """Say on stderr which rules could not be checked, and that there were more violations than are listed."""
+    from analysis.check.inspection import NOT_INSPECTED  # noqa: PLC0415 - brings numpy and pyarrow along
+
     terminal = Terminal.of(sys.stderr)
     if len(rules) < len(asked):
         left_out = ", ".join(rule.id for rule in asked if rule not in rules)
@@ -128,12 +152,16 @@ def run(args: argparse.Namespace) -> int:
     if inspection.left_out:
         line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
+
+
+def status_of(args: argparse.Namespace, inspection: Inspection, summary: CheckSummary) -> int:
+    """Return the exit status."""
     if not inspection.clean or (args.strict and summary.undecided()):
         return EXIT_VIOLATED
     return EXIT_DAMAGED if inspection.report.damage else 0
 
 
-def _require_messages(inspection: Inspection, inputs: Sequence[Input]) -> None:
+def require_messages(inspection: Inspection, inputs: Sequence[Input]) -> None:
     """Raise InputError, before anything is written, if there is no message of UPR or DCP, and nothing else is wrong."""
     from analysis.check.inspection import CheckVerdict  # noqa: PLC0415 - as above
     from dissector.errors import InputError  # noqa: PLC0415
@@ -197,20 +225,21 @@ def _write(
     from analysis.check import text_report  # noqa: PLC0415
     from analysis.check.transcript import read  # noqa: PLC0415
 
-    shown, hidden = _shown(inspection.findings, args.limit)
+    shown, hidden = _shown(inspection.findings, _SHOWN if args.limit is None else args.limit)
     with watching() as watch:
         transcript = read(inputs, options, shown, watch)
     to_stdout = args.output in (None, "-")
     terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
     encoding = sys.stdout.encoding if to_stdout else "utf-8"
     with paged(wanted=not args.no_pager) if to_stdout else destination(args.output) as stream:
-        _print(stream, terminal, encoding, summary.lines(terminal, everything=args.all))
-        _print(stream, terminal, encoding, text_report.findings(shown, transcript, terminal, hidden))
+        print_lines(stream, terminal, encoding, summary.lines(terminal, everything=args.all))
+        print_lines(stream, terminal, encoding, text_report.findings(shown, transcript, terminal, hidden))
         closing = terminal.wrap(summary.closing(strict=args.strict))
-        _print(stream, terminal, encoding, ["", *(terminal.heading(line) for line in closing)])
+        print_lines(stream, terminal, encoding, ["", *(terminal.heading(line) for line in closing)])
 
 
-def _print(stream: IO[bytes], terminal: Terminal, encoding: str, lines: Iterable[str]) -> None:
+def print_lines(stream: IO[bytes], terminal: Terminal, encoding: str, lines: Iterable[str]) -> None:
+    """Write lines as the terminal can show them."""
     for line in lines:
         stream.write(f"{terminal.encode(line)}\n".encode(encoding, "backslashreplace"))
 

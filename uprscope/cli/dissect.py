@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
+from uprscope.cli.live import add_growing_argument, are_live, found_inputs, prompt, stoppable, tell_end
 from uprscope.cli.output_options import add_target_arguments, choose_format
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ examples:
   uprscope dissect ring/*.pcap.zst --limit 100 --no-pager
   uprscope dissect capture.pcap --format ndjson | jq .name
   uprscope dissect capture.pcap --format parquet -o frames.parquet
-  tcpdump -w - port 11210 | uprscope dissect -
+  tcpdump -U -w - port 11210 | uprscope dissect -
+  uprscope dissect --growing capture.pcap
 
 docs/frames.md describes the fields, docs/filters.md the filters.
+A pipe, and a file with --growing, is shown as it comes; Ctrl-C ends it well.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
 everything readable was written."""
 
@@ -44,7 +47,7 @@ everything readable was written."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
-    add_reading_arguments(parser)
+    add_growing_argument(add_reading_arguments(parser))
     chosen = parser.add_argument_group("which frames")
     chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
     chosen.add_argument("--follow", metavar="CONNECTION", help="only this connection: its number or its id")
@@ -73,7 +76,6 @@ def _vbucket(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Dissect, and return the exit status."""
-    from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
     from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.filters import parse  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
@@ -89,17 +91,27 @@ def run(args: argparse.Namespace) -> int:
     selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
     if names is not None:
         options = dataclasses.replace(options, columns=selector.columns.union(names))
-    inputs = expand(args.captures, rows=True)
+    inputs = found_inputs(args.captures, growing=args.growing, rows=True)
+    live = are_live(inputs)
     if (args.tree or args.hex) and are_rows(inputs):
         raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
-    reader = open_frames(inputs, options)
+    reader = open_frames(
+        inputs,
+        dataclasses.replace(options, live=live),
+        over=(lambda connection: selector.forget(connection.id)) if live else None,
+    )
     to_stdout = args.output in (None, "-")
-    watched = not (to_stdout and sys.stdout.isatty())
-    with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
+    watched = not (to_stdout and (live or sys.stdout.isatty()))
+    with (
+        stoppable(inputs),
+        opened(args, names, options, numbering, live=live) as writer,
+        progress(reader, wanted=watched) as advance,
+    ):
         _copy(reader, selector, writer, args.limit, advance)
         if selector.unknown_connection is not None:
             report(reader.report, filtered=True)
             raise UsageError(selector.unknown_connection)
+    tell_end(inputs, reader.report)
     report(reader.report, filtered=selector.is_selective)
     return EXIT_DAMAGED if reader.report.damage else 0
 
@@ -213,17 +225,23 @@ class TextWriter(FrameWriter):
 
 @contextlib.contextmanager
 def opened(
-    args: argparse.Namespace, names: list[str] | None, options: ReadOptions, numbering: ConnectionNumbers
+    args: argparse.Namespace,
+    names: list[str] | None,
+    options: ReadOptions,
+    numbering: ConnectionNumbers,
+    *,
+    live: bool = False,
 ) -> Iterator[FrameWriter]:
-    """Open the output and close it properly, or not at all."""
+    """Open the output and close it properly, or not at all. Rows of ``live`` inputs are shown at once."""
     from dissector.frames.stored_rows import marked  # noqa: PLC0415
     from dissector.frames.writers import destination, open_writer  # noqa: PLC0415
     from dissector.terminal.pager import paged  # noqa: PLC0415
 
     for_people = args.format in ("text", "json")
     to_stdout = args.output in (None, "-")
-    target = paged(wanted=for_people and not args.no_pager) if to_stdout else destination(args.output)
-    with target as stream:
+    target = paged(wanted=for_people and not args.no_pager and not live) if to_stdout else destination(args.output)
+    with target as opened_stream:
+        stream = prompt(opened_stream, wanted=live)
         if args.format == "text" and names is None:
             writer: FrameWriter = TextWriter(stream, args, options, numbering)
         else:

@@ -137,7 +137,7 @@ class PrescanConnections(Connections):
         if segment.length or segment.flags & SYN or first:
             self._keep(notes, connection, side, segment, always=bool(segment.flags & SYN) or first)
         if len(direction.held) > _HELD_SEGMENTS:
-            self._give_up_hole(connection, side)
+            self.give_up_hole(connection, side)
         if not notes.given_up[side]:
             notes.sync_points[side] = sync_point_of(segment.packet, direction, framer)
 
