@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 #: Columns that the summaries of connections and streams read, besides those of the context.
-_SUMMARY_COLUMNS = frozenset(("src", "sport", "dst", "dport"))
+_SUMMARY_COLUMNS = frozenset(("src", "sport", "dst", "dport", "key"))
 COLUMNS = CONTEXT_COLUMNS | traffic.COLUMNS | _SUMMARY_COLUMNS
 
 

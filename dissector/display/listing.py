@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dissector.codec import leb128
 from dissector.frames.schema import COLUMNS, FIELD_COLUMNS, NO_END
 from dissector.frames.writers import record_text
 from dissector.spec import enums, registry
@@ -102,9 +101,7 @@ def _details(row: dict[str, Any]) -> list[str]:
     if row["collection_id"] is not None:
         parts.append(f"collection=0x{row['collection_id']:x}")
     if row["key"] is not None:
-        in_front = row["collection_id"] is not None and row["event"] is None
-        key = row["key"][len(leb128.pack(row["collection_id"])) :] if in_front else row["key"]
-        parts.append(f"key={_short(key, _KEY_WIDTH)}")
+        parts.append(f"key={_short(row['key'], _KEY_WIDTH)}")
     if row["features"] is not None:
         parts.append(f"features={','.join(_feature(code) for code in row['features'])}")
     if row["failover_log"]:

@@ -9,15 +9,19 @@ The columns of single messages derive from the spec: a new field there is a new 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dissector.errors import UsageError
+from dissector.frames.byte_text import text_of
 from dissector.spec import fields, registry
 from dissector.spec.model import Dialect, Field, Role, UInt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dissector.codec.message import Record
 
 NO_END = (1 << 63) - 1
@@ -34,6 +38,7 @@ class Column:
     doc: str
     unsigned: bool = False  #: a 64-bit pattern, printed as unsigned
     always: bool = False  #: never null: Spark and Parquet do less for it
+    seqno: bool = False  #: NO_END in it is no number
 
     @property
     def field(self) -> pa.Field:
@@ -59,7 +64,7 @@ _HIDDEN = frozenset(
 _RECORD_FIELDS = tuple(field for field in fields.CACHE_RECORD if field.name != "key_length")
 CACHE_RECORDS_TYPE = pa.list_(
     pa.struct(
-        [("collection_id", pa.int64()), ("key", pa.binary())]
+        [("collection_id", pa.int64()), ("key", pa.string()), ("key_bytes", pa.binary())]
         + [(field.name, _TYPES[field.kind]) for field in _RECORD_FIELDS]
     )
 )
@@ -131,7 +136,10 @@ HEADER_COLUMNS: tuple[Column, ...] = (
 )
 
 CONTENT_COLUMNS: tuple[Column, ...] = (
-    Column("key", pa.binary(), "key as on the wire"),
+    Column(
+        "key", pa.string(), "key as people write it: without its collection id, hex:... where it is no printable text"
+    ),
+    Column("key_bytes", pa.binary(), "key as on the wire, the collection id in front of it included"),
     Column("collection_id", pa.int64(), "collection id in front of a document key, or of a system event"),
     Column(
         "key_hash", pa.int64(), "hash of the key, for telling keys apart (dissector/frames/key_hash.py)", unsigned=True
@@ -142,7 +150,7 @@ CONTENT_COLUMNS: tuple[Column, ...] = (
     Column(
         "cache_records",
         CACHE_RECORDS_TYPE,
-        "documents of a cache transfer, each with the collection id and the key without it",
+        "documents of a cache transfer, each with its collection id, its key without that, and the key as on the wire",
     ),
     Column("features", pa.list_(pa.int32()), "HELLO features asked for or granted"),
     Column("value", pa.binary(), "the value as on the wire; only when asked for"),
@@ -172,7 +180,8 @@ def _field_columns() -> tuple[Column, ...]:
 def _column(field: Field) -> Column:
     unsigned = field.kind is UInt.U64 and field.role is Role.IDENTIFIER
     doc = "the message's own seqno, whatever its field is called" if field.name == "by_seqno" else field.doc
-    return Column(field.name, _TYPES[field.kind], doc, unsigned)
+    seqno = field.kind is UInt.U64 and field.role is Role.SEQNO
+    return Column(field.name, _TYPES[field.kind], doc, unsigned, seqno=seqno)
 
 
 FIELD_COLUMNS = _field_columns()
@@ -185,19 +194,22 @@ COLUMNS: tuple[Column, ...] = tuple(
 )
 _PLACES = ("frame", "packet_first", "packet_last", "time_ns", "start_offset", "end_offset")
 #: Columns whose values hardly repeat: Parquet gains nothing from listing the distinct ones first, which takes time.
-DISTINCT = frozenset((*_PLACES, "cas", "by_seqno", "key", "key_hash", "value_hash", "value"))
+DISTINCT = frozenset((*_PLACES, "cas", "by_seqno", "key", "key_bytes", "key_hash", "value_hash", "value"))
 SCHEMA = pa.schema([column.field for column in COLUMNS])
 UNSIGNED = frozenset(column.name for column in COLUMNS if column.unsigned)
+SEQNOS = frozenset(column.name for column in COLUMNS if column.seqno)
 
 
-def columns_of(text: str, option: str) -> list[str]:
+def columns_of(
+    text: str, option: str, schema: pa.Schema = SCHEMA, aliases: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     """Read names of columns, as in ``time_ns,name,by_seqno``; raises UsageError that names the option."""
-    names = [name.strip() for name in text.split(",")]
+    names = [aliases.get(name.strip(), name.strip()) for name in text.split(",")]
     for name in names:
-        if name not in SCHEMA.names:
+        if name not in schema.names:
             import difflib  # noqa: PLC0415 - only for mistyped names
 
-            close = difflib.get_close_matches(name, SCHEMA.names, 1)
+            close = difflib.get_close_matches(name, [*schema.names, *aliases], 1)
             hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
             raise UsageError(f"{option}: no column {name!r} ({hint})")
         if names.count(name) > 1:
@@ -212,10 +224,11 @@ def signed(field: Field, value: int) -> int:
     return value - (1 << 64) if field.role is Role.IDENTIFIER else NO_END
 
 
-def cache_record(record: Record) -> dict[str, int | bytes | None]:
+def cache_record(record: Record) -> dict[str, int | str | bytes | None]:
     """Return a record of a cache transfer as the column of them holds it."""
     numbers = {entry.name: signed(entry.spec, entry.value) for entry in record.fields if entry.name != "key_length"}
-    return {"collection_id": record.collection_id, "key": record.document_key, **numbers}
+    key = {"key": text_of(record.document_key), "key_bytes": record.key}
+    return {"collection_id": record.collection_id, **key, **numbers}
 
 
 def signed_pattern(value: int) -> int:

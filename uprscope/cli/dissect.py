@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dissector.filters import Filter
     from dissector.frames.connection_numbers import ConnectionNumbers
+    from dissector.frames.run_columns import RunColumns
     from dissector.frames.sources import BatchReader
     from dissector.frames.writers import Writer
     from dissector.options import ReadOptions, ReadReport
@@ -80,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     from dissector.filters import parse  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
     from dissector.frames.connection_numbers import ConnectionNumbers  # noqa: PLC0415
+    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
+    from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
     from dissector.frames.sources import are_rows, open_frames  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
@@ -89,8 +92,9 @@ def run(args: argparse.Namespace) -> int:
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = ConnectionNumbers()
     selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
-    if names is not None:
-        options = dataclasses.replace(options, columns=selector.columns.union(names))
+    needed = selector.columns.union(columns_for(args, names))
+    derived = RunColumns(needed, numbering)
+    options = dataclasses.replace(options, columns=with_sources(needed))
     inputs = found_inputs(args.captures, growing=args.growing, rows=True)
     live = are_live(inputs)
     if (args.tree or args.hex) and are_rows(inputs):
@@ -107,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         opened(args, names, options, numbering, live=live) as writer,
         progress(reader, wanted=watched) as advance,
     ):
-        _copy(reader, selector, writer, args.limit, advance)
+        _copy(reader, derived, selector, writer, args.limit, advance)
         if selector.unknown_connection is not None:
             report(reader.report, filtered=True)
             raise UsageError(selector.unknown_connection)
@@ -116,10 +120,13 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
-def _copy(reader: BatchReader, selector: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
+def _copy(
+    reader: BatchReader, derived: RunColumns, selector: Any, writer: FrameWriter, limit: int | None, advance: Any
+) -> None:
     left = limit
-    for batch, table in reader.tables():
+    for read, table in reader.tables():
         advance()
+        batch = derived.add(read)
         indexes = selector.indexes(batch)
         if left is not None:
             indexes = indexes[:left]
@@ -142,9 +149,18 @@ def fields_of(args: argparse.Namespace) -> list[str] | None:
     """Read the columns that were asked for; None: all."""
     if args.fields is None:
         return None
-    from dissector.frames.schema import columns_of  # noqa: PLC0415 - brings pyarrow along
+    from dissector.frames.derived_columns import row_columns_of  # noqa: PLC0415 - brings pyarrow along
 
-    return columns_of(args.fields, "--fields")
+    return row_columns_of(args.fields, "--fields")
+
+
+def columns_for(args: argparse.Namespace, names: list[str] | None) -> list[str]:
+    """Return the columns that the output needs: lines for people are written from those of the dissector."""
+    from dissector.frames.schema import SCHEMA  # noqa: PLC0415 - as above
+
+    if names is None and args.format == "text":
+        return list(SCHEMA.names)
+    return list(schema(names).names)
 
 
 class FrameWriter:
@@ -158,7 +174,7 @@ class FrameWriter:
         """Write the chosen rows."""
         del table
         rows = batch if len(indexes) == batch.num_rows else batch.take(indexes)
-        self._writer.write(rows if self._names is None else rows.select(self._names))
+        self._writer.write(rows.select(schema(self._names).names))
 
     def close(self) -> None:
         """Write the end of the output."""
@@ -259,9 +275,9 @@ def schema(names: list[str] | None) -> pa.Schema:
     """Return the schema of the chosen columns."""
     import pyarrow as pa  # noqa: PLC0415 - takes a while to load
 
-    from dissector.frames.schema import SCHEMA  # noqa: PLC0415
+    from dissector.frames.derived_columns import ROW_SCHEMA  # noqa: PLC0415
 
-    return SCHEMA if names is None else pa.schema([SCHEMA.field(name) for name in names])
+    return ROW_SCHEMA if names is None else pa.schema([ROW_SCHEMA.field(name) for name in names])
 
 
 def report(found: ReadReport, *, filtered: bool = False) -> None:

@@ -20,8 +20,10 @@ from dissector.capture import expand
 from dissector.errors import UprscopeError
 from dissector.filters import Filter, FilterError, parse, syntax, tokens, tree
 from dissector.filters.names import LISTS, NUMERIC, ORDERED, STRINGS, FieldKind, fields
+from dissector.frames.derived_columns import ROW_SCHEMA
 from dissector.frames.reader import FrameReader
-from dissector.frames.schema import NO_END, SCHEMA, UNSIGNED
+from dissector.frames.run_columns import RunColumns
+from dissector.frames.schema import NO_END, UNSIGNED
 from dissector.options import ReadOptions
 from dissector.spec import registry
 from tests.support.paths import ROOT
@@ -29,22 +31,40 @@ from tests.support.paths import ROOT
 DOCUMENT = ROOT / "docs" / "filters.md"
 CAPTURES = sorted((ROOT / "captures").glob("*.pcap*"))
 TWO_COLUMNS = {"addr": ("src", "dst"), "port": ("sport", "dport"), "time": ("time_ns",)}
+TWO_COLUMNS |= {"conn": ("connection_number",), "packet": ("packet_last",), "message": ("name",)}
 
 
 @cache
 def frames(path: Path) -> pa.Table:
-    return pa.Table.from_batches(FrameReader(expand([str(path)]), ReadOptions(values=True)), SCHEMA)
+    derived = RunColumns(ROW_SCHEMA.names)
+    return pa.Table.from_batches(
+        map(derived.add, FrameReader(expand([str(path)]), ReadOptions(values=True))), ROW_SCHEMA
+    )
 
 
 def odd_rows() -> list[dict[str, Any]]:
     """Rows that no recording has: patterns with the sign bit, bytes that are no text, lists with nothing in them."""
     return [
-        {"cas": -1, "key": b"\xff\xfekey", "defects": [], "features": [], "failover_log": [], "name": ""},
-        {"cas": -(1 << 63), "key": b"", "defects": ["key-missing", "cas-zero"], "features": [0x12, 0x12]},
-        {"cas": NO_END, "key": "schlüssel".encode(), "failover_log": [{"vbucket_uuid": -2, "seqno": 1}], "text": "é\n"},
-        {"cache_records": [{"key": b"key", "by_seqno": 1}, {"key": b"\xff"}], "opcode": 0x66},
+        {
+            "cas": -1,
+            "key": "hex:fffe6b6579",
+            "key_bytes": b"\xff\xfekey",
+            "defects": [],
+            "features": [],
+            "failover_log": [],
+            "name": "",
+        },
+        {"cas": -(1 << 63), "key_bytes": b"", "defects": ["key-missing", "cas-zero"], "features": [0x12, 0x12]},
+        {"cas": NO_END, "key": "schlüssel", "failover_log": [{"vbucket_uuid": -2, "seqno": 1}], "text": "é\n"},
+        {
+            "cache_records": [
+                {"key": "key", "key_bytes": b"\0key", "by_seqno": 1},
+                {"key": "hex:ff", "key_bytes": b"\xff"},
+            ],
+            "opcode": 0x66,
+        },
         {"cache_records": [], "opcode": 0x66},
-        {"key": b"key\x00_1_", "src": "::1", "dst": "10.0.0.1", "sport": 1, "dport": 2, "end_seqno": NO_END},
+        {"key_bytes": b"key\x00_1_", "src": "::1", "dst": "10.0.0.1", "sport": 1, "dport": 2, "end_seqno": NO_END},
         {},
     ]
 
@@ -52,7 +72,7 @@ def odd_rows() -> list[dict[str, Any]]:
 @cache
 def sample() -> pa.RecordBatch:
     """Some rows of every capture, and the odd ones in the middle of a larger array: offsets are not zero."""
-    table = pa.concat_tables([*(frames(path) for path in CAPTURES), pa.Table.from_pylist(odd_rows(), SCHEMA)])
+    table = pa.concat_tables([*(frames(path) for path in CAPTURES), pa.Table.from_pylist(odd_rows(), ROW_SCHEMA)])
     every = list(range(0, table.num_rows, 11)) + list(range(table.num_rows - len(odd_rows()), table.num_rows))
     return table.take(every).combine_chunks().to_batches()[0].slice(3)
 
@@ -91,7 +111,7 @@ def value_in(row: dict[str, Any], column: str) -> Any:
     if column == "failover_log":
         return [entry["vbucket_uuid"] % 2**64 for entry in value]
     if column == "cache_records":
-        return [entry["key"] for entry in value]
+        return [entry[part] for entry in value for part in ("key", "key_bytes")]  # text and bytes are never equal
     return value
 
 
@@ -159,6 +179,8 @@ def plain(literal: tree.Literal, values: dict[str, Any]) -> Any:
             return literal.value if {*values} & {*UNSIGNED, "failover_log"} else min(literal.value, NO_END)
         case tree.Time():
             return literal.ns
+        case tree.Seconds():
+            return literal.ns / 1e9
         case _:
             return literal.value
 
@@ -219,16 +241,24 @@ def literals(name: str, *, whole: bool = True) -> st.SearchStrategy[tree.Literal
         return st.booleans().map(tree.Boolean)
     if info.kind is FieldKind.TIME:
         return st.one_of(st.sampled_from(column), st.integers(-(2**63), 2**63 - 1)).map(tree.Time)
-    if info.kind in {FieldKind.BYTES, FieldKind.RECORDS}:
+    if info.kind is FieldKind.RECORDS:
+        return st.sampled_from([value for value in column if value is not None]).map(
+            lambda value: tree.Text(value) if isinstance(value, str) else tree.Bytes(value)
+        )
+    if info.kind is FieldKind.BYTES:
         pieces = st.sampled_from(column).flatmap(lambda data: st.sampled_from([data, data[:3], data[2:5], data[-2:]]))
         return st.one_of(pieces, st.binary(max_size=4)).map(tree.Bytes)
     if info.kind in STRINGS:
+        column = [each for each in column if isinstance(each, str)] or ["name"]  # none has such a name
         if whole and (info.closed or info.kind is FieldKind.ADDRESS):
             return st.sampled_from(named(name) or [tree.Text(value) for value in column])
         pieces = st.sampled_from(column).flatmap(lambda text: st.sampled_from([text, text[:3], text[2:5], text[-2:]]))
         characters = st.characters(exclude_categories=["Cs"])
         return st.one_of(pieces, st.text(characters, max_size=4)).map(tree.Text)
-    if info.kind is FieldKind.IDS:
+    if info.kind is FieldKind.SECONDS:
+        times = st.one_of(st.sampled_from([round(each * 1e9) for each in column]), st.integers(0, 10**18 - 1))
+        return times.map(lambda ns: tree.Seconds(max(ns, 0)))
+    if info.kind in {FieldKind.IDS, FieldKind.NAMES}:
         return st.sampled_from(named(name))
     numbers = st.one_of(st.sampled_from(column), NUMBERS).map(tree.Number)
     return st.one_of(numbers, st.sampled_from(named(name))) if info.constants else numbers
@@ -262,7 +292,7 @@ def leaves(draw: st.DrawFn) -> tree.Test:
             return tree.Compare((field, tree.FieldRef(other)), (draw(st.sampled_from(syntax.ORDERINGS)),))
         case "member":
             items = draw(st.lists(value, min_size=1, max_size=4))
-            if kind in NUMERIC or kind is FieldKind.TIME:
+            if kind in NUMERIC or kind in {FieldKind.TIME, FieldKind.SECONDS}:
                 low, high = sorted([draw(value), draw(value)], key=plain_order)
                 items.insert(draw(st.integers(0, len(items))), tree.Range(low, high))
             return tree.InList(field, tuple(items))
@@ -281,7 +311,7 @@ def leaves(draw: st.DrawFn) -> tree.Test:
 
 
 def plain_order(literal: tree.Literal) -> int:
-    return literal.ns if isinstance(literal, tree.Time) else literal.value  # type: ignore[union-attr,return-value]
+    return literal.ns if isinstance(literal, tree.Time | tree.Seconds) else literal.value  # type: ignore[union-attr,return-value]
 
 
 def trees() -> st.SearchStrategy[tree.Expression]:
@@ -322,7 +352,7 @@ def test_the_sample_has_something_to_find() -> None:
 # What it means, in cases that can be counted by hand.
 
 ROWS = [
-    {"frame": 1, "opcode": 0x57, "magic": 0x80, "response": False, "vbucket": 5, "cas": -1, "key": b"k\xff"},
+    {"frame": 1, "opcode": 0x57, "magic": 0x80, "response": False, "vbucket": 5, "cas": -1, "key_bytes": b"k\xff"},
     {"frame": 2, "opcode": 0x53, "magic": 0x81, "response": True, "status": 0x23, "sport": 1, "dport": 9},
     {"frame": 3, "opcode": 0x53, "response": True, "status": 0, "src": "::1", "features": [0x12], "datatype": 3},
     {"frame": 4, "opcode": 0x56, "snapshot_type": 6, "time_ns": 1_794_795_000_000_000_001, "defects": ["key-missing"]},
@@ -353,10 +383,10 @@ MEANINGS = [
     ("vbucket < 18446744073709551615", [1]),
     ("end_seqno == 0xffffffffffffffff", [5]),
     ("end_seqno == no_end", [5]),
-    (r'key == "k\xff"', [1]),
-    ("key == hex:6bff", [1]),
-    ('key matches "^k"', [1]),
-    ('key matches "^k."', []),
+    (r'key_bytes == "k\xff"', [1]),
+    ("key_bytes == hex:6bff", [1]),
+    ('key_bytes matches "^k"', [1]),
+    ('key_bytes matches "^k."', []),
     ("datatype has json|snappy", [3]),
     ("datatype has json|xattr", []),
     ("datatype & json|xattr", [3]),
@@ -389,7 +419,7 @@ MEANINGS = [
 
 @pytest.mark.parametrize(("text", "expected"), MEANINGS)
 def test_meaning(text: str, expected: list[int]) -> None:
-    batch = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
+    batch = pa.RecordBatch.from_pylist(ROWS, ROW_SCHEMA)
     mask = parse(text).mask(batch)
     assert [row["frame"] for row, kept in zip(ROWS, mask.to_pylist(), strict=True) if kept] == expected
     assert mask.to_pylist() == slow(parse(text).expression, batch.to_pylist())
@@ -439,8 +469,10 @@ ERRORS = [
      "        ^", "did you mean !=?"),
     ("key =~ 'a'",
      "    ^", "did you mean matches?"),
-    ("key < 5",
-     "      ^", "key is bytes"),
+    ("key_bytes < 5",
+     "            ^", "key_bytes is bytes"),
+    ("key == hex:6bff",
+     "       ^", "key is text; key_bytes has its bytes"),
     ('by_seqno contains "x"',
      "         ^", "by_seqno is a number"),
     ("vbucket == zero",
@@ -463,8 +495,8 @@ ERRORS = [
      "       ^", "is no address"),
     ("src == ::1::",
      "       ^", "is no address"),
-    ("src == key",
-     "       ^", "src is an address, key is bytes"),
+    ("src == key_bytes",
+     "       ^", "src is an address, key_bytes is bytes"),
     ("time > time_ns",
      "       ^", "time is a time, time_ns is a number"),
     ('time >= "yesterday"',
@@ -559,10 +591,10 @@ ERRORS = [
      "           ^", "is no number"),
     ("vbucket == -1",
      "           ^", 'unexpected "-"'),
-    ("key == hex:012",
-     "              ^", "two hexadecimal digits"),
-    ("key == hex:0g",
-     "            ^", "is no hexadecimal digit"),
+    ("key_bytes == hex:012",
+     "                    ^", "two hexadecimal digits"),
+    ("key_bytes == hex:0g",
+     "                  ^", "is no hexadecimal digit"),
     ("text == hex:01",
      "        ^", "text is text"),
     (r'key == "a\q"',
@@ -635,7 +667,7 @@ HOSTILE = [
     "key matches '\\'",
     "src == " + ":" * 60_000,
     "src == " + "1." * 30_000,
-    "key == hex:" + "0" * 60_001,
+    "key_bytes == hex:" + "0" * 60_001,
     "\x00",
     "\ud800",
     "response \x85 response",
@@ -705,7 +737,7 @@ def test_a_cut_filter_is_a_filter_or_refused(expression: tree.Expression, data: 
 def test_names_can_be_written() -> None:
     for name, info in fields().items():
         assert name not in tokens.KEYWORDS
-        assert not {column for column in info.columns if column not in SCHEMA.names}
+        assert not {column for column in info.columns if column not in ROW_SCHEMA.names}
         for spelled, constant in info.constants.items():
             assert [token.kind for token in tokens.tokenize(spelled)] == [
                 tokens.TokenKind.WORD,
