@@ -31,9 +31,7 @@ class ReadOptions:
     redact: bool = True
     count_ignored: bool = False  #: count the bytes of connections of other protocols to their end, for their rows
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
-    live: bool = (
-        False  #: somebody watches: what nobody waits for any more is not waited for (dissector/tcp/patience.py)
-    )
+    live: bool = False  #: somebody watches: of what happens now, less is waited for (tcp/patience.py)
     chunk_bytes: int | None = None  #: None: the size in ``capture.chunk_sizes`` for what is read
 
 

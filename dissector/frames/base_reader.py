@@ -13,7 +13,7 @@ from dissector.capture import CaptureReader, order_by_time
 from dissector.capture.chunk_sizes import FRAME_CHUNK_BYTES
 from dissector.options import ReadOptions, ReadReport
 from dissector.tcp.connections import Connection, Connections
-from dissector.tcp.patience import Patience
+from dissector.tcp.patience import Patience, is_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +68,7 @@ class BaseReader(ABC, Generic[Output]):
         sizes = [each.path.stat().st_size if each.path is not None and not each.once else None for each in self._inputs]
         self.bytes_total = None if None in sizes else sum(size for size in sizes if size is not None)
         self.bytes_read = 0
-        self._patience = Patience() if self.options.live else None
+        self._patience: Patience | None = None
 
     # -------------------------------------------------------------------------------------- what a reader has to say
 
@@ -111,6 +111,8 @@ class BaseReader(ABC, Generic[Output]):
             with CaptureReader(each, index, self.options.chunk_bytes or FRAME_CHUNK_BYTES) as reader:
                 for block in reader:
                     self.bytes_read = finished + reader.raw_position
+                    if self.options.live and not self._connections.count:
+                        self._watch(block)
                     yield from self._feed(decoder.decode(block))
                     self._let_go(block)
             self.report.damage += reader.damage
@@ -129,6 +131,15 @@ class BaseReader(ABC, Generic[Output]):
         self._connections = self._new_connections()
         self._connections.begun = begun
         return self._rest()
+
+    def _watch(self, block: PacketBlock) -> None:
+        """Read as for somebody who watches, if this is what happens now; a recording is read as from a file."""
+        if self._patience is None and is_now(int(block.time_ns[0])):
+            self._patience = self._connections.patience = Patience()
+            self._begin_live()
+
+    def _begin_live(self) -> None:
+        """Prepare not to wait for what may come much later."""
 
     def _holds_rows(self) -> bool:
         """Tell whether rows wait for later ones."""

@@ -69,6 +69,9 @@ class FrameReader(BaseReader["tuple[pa.RecordBatch, FrameTable]"]):
     def _rest(self) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         return self._batches(self._sequential.table())
 
+    def _begin_live(self) -> None:
+        self._look_ahead.live = True
+
     def _holds_rows(self) -> bool:
         return self._look_ahead.holds
 

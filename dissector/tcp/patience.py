@@ -1,12 +1,13 @@
 """How long a live reading waits: for bytes that were not captured, and for what may still come of a closed connection.
 
-A finished capture is read to its end, so nothing is lost by waiting there. Who watches can't wait for days, and must
-not run out of memory meanwhile. Knows connections and the times of packets, so that what is shown does not depend on
-when it was looked at.
+A finished capture is read to its end, so nothing is lost by waiting there, and its rows are the same by way of a pipe.
+Who watches what happens now can't wait for days, and must not run out of memory meanwhile. Goes by the times of packets
+once that is decided, so that what is shown does not depend on when it was looked at.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,12 @@ SECOND_NS = 10**9
 HOLE_NS = SECOND_NS // 5
 LINGER_NS = 60 * SECOND_NS  #: what is sent again after both ends have closed comes sooner
 _SWEEP_NS = 10 * SECOND_NS
+NOW_NS = 600 * SECOND_NS  #: clocks of machines may be apart
+
+
+def is_now(time_ns: int) -> bool:
+    """Tell whether a packet of this time is one of now: one of a recording that is only passed on is older."""
+    return abs(time.time_ns() - time_ns) <= NOW_NS
 
 
 class Patience:

@@ -125,6 +125,13 @@ def prompt(stream: IO[bytes], *, wanted: bool) -> IO[bytes]:
     return cast("IO[bytes]", _Prompt(stream)) if wanted else stream
 
 
+def tell_begin(inputs: Sequence[Input]) -> None:
+    """Tell a user at a terminal, who may see nothing for long, that all is well."""
+    if are_live(inputs) and sys.stderr.isatty():
+        name = one_line(inputs[0].name)
+        sys.stderr.write(f"uprscope: checking {name} as it comes; Ctrl-C ends it and shows the summary\n")
+
+
 def tell_end(inputs: Sequence[Input], found: ReadReport) -> None:
     """Say on stderr why a growing file was left, if the user did not end it and no damage says it."""
     for each in inputs:

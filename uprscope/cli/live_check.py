@@ -8,7 +8,7 @@ from collections import Counter
 from typing import IO, TYPE_CHECKING
 
 from dissector.terminal.style import Terminal
-from uprscope.cli.live import found_inputs, prompt, stoppable, tell_end
+from uprscope.cli.live import found_inputs, prompt, stoppable, tell_begin, tell_end
 
 if TYPE_CHECKING:
     import argparse
@@ -56,6 +56,7 @@ def run_live(args: argparse.Namespace, asked: Sequence[Rule], selection: Selecti
             over=lambda connection: writer.write(checker.end(connection.id)),
             whole=True,
         )
+        tell_begin(inputs)
         for batch in reader:
             writer.write(checker.fold(batch))
         found, inspection = checker.finish(reader.report)

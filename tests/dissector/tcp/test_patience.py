@@ -20,12 +20,15 @@ from tests.support.tcp_by_hand import (
     ReaderClass,
     Row,
     Wire,
+    drafted_item,
+    drafted_request,
     drop,
     move,
     mutation,
     noop,
     pcap,
     read_rows,
+    time_of,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ FIRST = 3  #: packets of the handshake
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "NOW_NS", 2**63)  # captures made by hand are of 2023
     monkeypatch.setattr(patience, "HOLE_NS", HOLE_PACKETS * STEP_NS)
     monkeypatch.setattr(patience, "LINGER_NS", 100 * STEP_NS)
     monkeypatch.setattr(patience, "_SWEEP_NS", 10 * STEP_NS)
@@ -83,6 +87,27 @@ def test_both_readers_and_all_chunks_agree(reader: ReaderClass) -> None:
     whole = read_rows(pcap(packets), READERS[0], ReadOptions(live=True))
     for chunk_bytes in (64, 700, 3000, None):
         assert read_rows(pcap(packets), reader, ReadOptions(chunk_bytes=chunk_bytes, live=True)) == whole
+
+
+def test_a_recording_is_read_as_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    packets = drop(exchanges(), FIRST + 20)
+    now = time_of(0)
+    whole, live = (read_rows(pcap(packets), FrameReader, ReadOptions(live=live)) for live in (False, True))
+    assert live != whole
+    monkeypatch.setattr(patience, "NOW_NS", 600 * 10**9)
+    for distance, expected in ((601, whole), (599, live), (-599, live), (-601, whole)):
+        monkeypatch.setattr("time.time_ns", lambda distance=distance: now + distance * 10**9)
+        assert read_rows(pcap(packets), FrameReader, ReadOptions(live=True)) == expected
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_may_be_the_drafts_is_not_waited_for(reader: ReaderClass) -> None:
+    made = Conversation().open().send(CLIENT, drafted_request(3, 9)).send(SERVER, noop(1))
+    made.send(SERVER, drafted_item(3, 9, 1)).send(SERVER, drafted_item(3, 9, 2))
+    patient, rows = (read_rows(pcap(made.packets), reader, ReadOptions(live=live)) for live in (False, True))
+    assert [row["dialect"] for row in patient] == ["draft"] * 4
+    assert rows[0]["dialect"] == "memcached"
+    assert [row["dialect"] for row in rows[2:]] == ["draft"] * 2
 
 
 def test_a_packet_that_is_only_late_is_waited_for() -> None:
