@@ -27,9 +27,9 @@ class ReadOptions:
     values: bool = False  #: keep values in the rows
     document_keys: bool = True  #: False: keys of documents may be null in the rows; their hashes never are
     columns: frozenset[str] | None = None  #: make these columns only; None: all
+    count_ignored: bool = False  #: count the bytes of connections of other protocols to their end, for their rows
     inspect: bool = False  #: look into documents: whether they are what their datatype says
     redact: bool = True
-    count_ignored: bool = False  #: count the bytes of connections of other protocols to their end, for their rows
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
     live: bool = False  #: somebody watches: of what happens now, less is waited for (tcp/patience.py)
     chunk_bytes: int | None = None  #: None: the size in ``capture.chunk_sizes`` for what is read

@@ -142,7 +142,6 @@ class Connections:
     limits: Limits = field(default_factory=Limits)
     ports: Ports = DEFAULT_PORTS
     dialect: Dialect | None = None  #: taken for granted
-    count_ignored: bool = False  #: count the bytes of connections of other protocols to their end
     patience: Patience | None = None  #: for a live reading: what is not waited for
     live: dict[bytes, tuple[Connection, int]] = field(default_factory=dict)  #: both directed keys to (connection, side)
     ended: Callable[[Connection], None] = lambda _: None
@@ -154,6 +153,7 @@ class Connections:
     given_up: Counter[str] = field(default_factory=Counter)  #: limit name to how often it was reached
     #: Ids of connections that have begun, without those that are alike, to how many are; the oldest are forgotten.
     begun: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    count_ignored: bool = False  #: count the bytes of connections of other protocols to their end
 
     def feed(self, segment: TcpSegment) -> None:
         """Take the next segment of the run."""

@@ -15,6 +15,7 @@ from dissector.frames.reader import FrameReader
 from dissector.frames.reference_reader import ReferenceReader
 from dissector.options import ReadOptions
 from dissector.summary.rows import connection_row
+from dissector.tcp.connections import Connection
 from dissector.tcp.ignored_bytes import MOST_HOLES, count_in_order, count_segment, give_up_holes
 from dissector.tcp.ports import Ports
 from dissector.tcp.reassembly import HalfConnection
@@ -105,14 +106,10 @@ def rows_of(packets: list[Wire], chunk_bytes: int | None, ports: Ports) -> list[
         path = Path(folder, "web.pcap")
         path.write_bytes(pcap(packets))
         for reader_class in (ReferenceReader, FrameReader):
-            rows: list[Row] = []
-            reader = reader_class(
-                [Input(path.name, path)],
-                ReadOptions(chunk_bytes=chunk_bytes, ports=ports, count_ignored=True),
-                ended=lambda connection, rows=rows: rows.append(connection_row(connection, None)),
-            )
-            assert list(reader) == []
-            found.append(rows)
+            ended: list[Connection] = []
+            options = ReadOptions(chunk_bytes=chunk_bytes, ports=ports, count_ignored=True)
+            assert list(reader_class([Input(path.name, path)], options, ended=ended.append)) == []
+            found.append([connection_row(connection, None) for connection in ended])
     return found
 
 
