@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from analysis.check.checker import MAX_FINDINGS, Checker
+from analysis.check.chosen_frames import ChosenFrames
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import COLUMNS
 from analysis.rules import RULES
@@ -47,6 +48,7 @@ class Inspection:
         default_factory=Counter
     )  #: violations that were not asked for, by the option that left them out
     report: ReadReport = field(default_factory=ReadReport)  #: what could not be read
+    chosen_frames: int | None = None  #: of the connection that was asked for; None: none was
 
     @property
     def clean(self) -> bool:
@@ -108,12 +110,14 @@ def inspect(
     rules = checkable(inputs, rules)
     reader = reader_of(inputs, options)
     advance = watch(reader) if watch is not None else _nothing
-    checker = Checker(rules, limit=limit, selection=selection)
+    checker, chosen = Checker(rules, limit=limit, selection=selection), ChosenFrames(selection)
     for batch in reader:
         advance()
         checker.fold(batch)
+        chosen.see(batch, checker.connection_ids)
     checker.finish()
-    return _inspection(checker, reader.report.frames, reader.report)
+    chosen.confirm()
+    return _inspection(checker, reader.report.frames, reader.report, chosen.count)
 
 
 def checkable(inputs: Sequence[Input], rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -144,7 +148,7 @@ def _nothing() -> None:
     pass
 
 
-def _inspection(checker: Checker, frames: int, report: ReadReport) -> Inspection:
+def _inspection(checker: Checker, frames: int, report: ReadReport, chosen: int | None = None) -> Inspection:
     return Inspection(
         findings=checker.findings,
         tallies=list(checker.tallies.values()),
@@ -153,4 +157,5 @@ def _inspection(checker: Checker, frames: int, report: ReadReport) -> Inspection
         left_out=checker.left_out,
         hidden=checker.hidden,
         report=report,
+        chosen_frames=chosen,
     )

@@ -9,8 +9,9 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal, one_line
+from uprscope.cli.connection_option import NameOnPipe, add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
-from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_arguments(parser)
     chosen = parser.add_argument_group("which frames")
     chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
-    chosen.add_argument("--follow", metavar="CONNECTION", help="only this connection: its number or its id")
+    add_connection_argument(chosen, "only this connection", first="--follow")
     chosen.add_argument(
         "--vbucket", type=_vbucket, metavar="N", help="only this vbucket, answers to its requests included"
     )
@@ -86,42 +87,59 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = ConnectionNumbers()
-    selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
-    if names is not None:
-        options = dataclasses.replace(options, columns=selector.columns.union(names))
     inputs = expand(args.captures, rows=True)
+    named = None
+    if needs_names(args) and any(each.once for each in inputs):
+        named = NameOnPipe(args.connection)
+        follow = None
+    else:
+        follow = chosen_connection(args, inputs, options)
+    selector = FrameSelector(chosen, follow, args.vbucket, numbering)
+    if names is not None:
+        options = dataclasses.replace(options, columns=selector.columns.union(names, named.columns if named else ()))
     if (args.tree or args.hex) and are_rows(inputs):
         raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
-    reader = open_frames(inputs, options)
+    reader = open_frames(inputs, options, ended=named.end if named is not None else None)
     to_stdout = args.output in (None, "-")
     watched = not (to_stdout and sys.stdout.isatty())
     with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
-        _copy(reader, selector, writer, args.limit, advance)
-        if selector.unknown_connection is not None:
-            report(reader.report, filtered=True)
-            raise UsageError(selector.unknown_connection)
+        ended = _copy(reader, selector, writer, args.limit, advance, named)
+        if ended:
+            if named is not None:
+                named.finish()
+            if selector.unknown is not None:
+                report(reader.report, filtered=True)
+                raise UsageError(selector.unknown)
+    tell_written(args.output, counted(writer.frames, "frame"))
     report(reader.report, filtered=selector.is_selective)
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
-def _copy(reader: BatchReader, selector: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
+def _copy(
+    reader: BatchReader, selector: Any, writer: FrameWriter, limit: int | None, advance: Any, named: NameOnPipe | None
+) -> bool:
+    """Write what is selected; return whether the inputs were read to their end."""
     left = limit
     for batch, table in reader.tables():
         advance()
+        if named is not None and not named.found_by(batch, selector):
+            continue
         indexes = selector.indexes(batch)
         if left is not None:
             indexes = indexes[:left]
             left -= len(indexes)
         if len(indexes):
             writer.write(batch, table, indexes)
+            writer.frames += len(indexes)
         if left is not None and left <= 0:
-            return
+            return False
+    return True
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     from dissector.errors import UsageError  # noqa: PLC0415
 
-    choose_format(args)
+    choose_format(args, tsv=args.fields is not None)
     if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
         raise UsageError("-V and -x show text: they go with neither --format nor --fields")
 
@@ -137,6 +155,8 @@ def fields_of(args: argparse.Namespace) -> list[str] | None:
 
 class FrameWriter:
     """Takes chosen frames of a batch."""
+
+    frames = 0  #: written so far
 
     def __init__(self, writer: Writer, names: list[str] | None) -> None:
         self._writer = writer
