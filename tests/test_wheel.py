@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dissector.terminal.style import Terminal
 from tests.support.paths import CAPTURES, ROOT
+from uprscope.cli.explain import answers
+from uprscope.pages import PAGES, HelpPage
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
@@ -75,6 +78,7 @@ def test_what_is_in_it(wheel: Path) -> None:
         | {
             "uprscope/__init__.py",
             "uprscope/cli/check.py",
+            *(f"uprscope/docs/{page.source}" for page in PAGES if page.source.endswith(".md")),
             "analysis/report/templates/page.css",
             "analysis/report/templates/page.html.j2",
         }
@@ -90,6 +94,13 @@ def test_it_explains(installed: Path, tmp_path: Path) -> None:
     done = uprscope(installed, tmp_path, "explain", "SEQ-01")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("rule SEQ-01")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_it_has_the_pages_that_messages_cite(installed: Path, tmp_path: Path, page: HelpPage) -> None:
+    done = uprscope(installed, tmp_path, "explain", page.name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == answers([page.name], Terminal(width=100))
 
 
 def test_it_has_the_plugin(installed: Path, tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def columns_of(text: str, option: str) -> list[str]:
             import difflib  # noqa: PLC0415 - only for mistyped names
 
             close = difflib.get_close_matches(name, SCHEMA.names, 1)
-            hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
+            hint = f"did you mean {close[0]}?" if close else "uprscope explain columns lists them"
             raise UsageError(f"{option}: no column {name!r} ({hint})")
         if names.count(name) > 1:
             raise UsageError(f"{option}: {name} is there twice")

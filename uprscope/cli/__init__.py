@@ -43,6 +43,7 @@ examples:
   uprscope explain mutation              what a message looks like on the wire
   uprscope explain 0x57 status 0x23      numbers: of opcodes, statuses, ...
   uprscope explain connection_buffer_size E-22
+  uprscope explain columns filters       uprscope itself: what a row has, ...
 """
 
 

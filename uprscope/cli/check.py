@@ -41,7 +41,7 @@ examples:
   uprscope check capture.pcap --annotate for-wireshark.pcapng
   uprscope explain SEQ-01
 
-docs/rules.md describes the rules. A rule is violated, holds, or is unknown
+uprscope explain rules lists the rules. A rule is violated, holds, or is unknown
 where the capture does not tell: bytes missing, set-up not captured.
 exit status: 0 nothing violated, 1 violations, 2 unusable input or usage, 3 the
 input was damaged, and nothing in what is left is violated."""

@@ -28,8 +28,8 @@ examples:
   uprscope connections capture.pcap --streams --format json | jq '.[].ended'
   uprscope connections capture.pcap --hash --all
 
-docs/connections.md describes the columns. In the table, → is from the client,
-the side that opened the connection, and ← is to it.
+uprscope explain connections describes the columns. In the table, → is from the
+client, the side that opened the connection, and ← is to it.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
 everything readable was written."""
 

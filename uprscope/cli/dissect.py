@@ -37,7 +37,8 @@ examples:
   uprscope dissect capture.pcap --format parquet -o frames.parquet
   tcpdump -w - port 11210 | uprscope dissect -
 
-docs/frames.md describes the fields, docs/filters.md the filters.
+uprscope explain columns describes the fields, uprscope explain filters the
+language of --filter.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
 everything readable was written."""
 
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_reading_arguments(parser)
     chosen = parser.add_argument_group("which frames")
-    chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
+    chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (uprscope explain filters)")
     add_connection_argument(chosen, "only this connection", first="--follow")
     chosen.add_argument(
         "--vbucket", type=_vbucket, metavar="N", help="only this vbucket, answers to its requests included"
@@ -57,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("-V", "--tree", action="store_true", help="every byte of each frame, with offset and meaning")
     shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
     add_target_arguments(shown)
-    shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
+    shown.add_argument(
+        "--fields", metavar="A,B,...", help="these columns only, in this order (uprscope explain columns)"
+    )
     shown.add_argument(
         "--inspect", action="store_true", help="look into documents: whether they are what their datatype says"
     )
