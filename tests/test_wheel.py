@@ -69,7 +69,7 @@ def uprscope(installed: Path, cwd: Path, *words: str) -> subprocess.CompletedPro
 def test_what_is_in_it(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {name.partition("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"analysis", "dissector", "uprscope"}
+    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"analysis", "dissector", "uprscope"}
     lua = {f"dissector/codegen/lua_src/{path.name}" for path in (ROOT / "lua" / "src").glob("*.lua")}
     typed = {f"{package}/py.typed" for package in ("analysis", "dissector", "uprscope")}
     assert (
@@ -84,6 +84,9 @@ def test_what_is_in_it(wheel: Path) -> None:
         }
         <= names
     )
+    pages = {path.name for path in (ROOT / "docs" / "man").iterdir()}
+    shared = {name.rpartition("/")[2] for name in names if ".data/data/share/man/man1/" in name}
+    assert shared == pages
     tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     for name in tracked.stdout.split():
         if name.startswith(("analysis/", "dissector/", "uprscope/")) and (ROOT / name).exists():
