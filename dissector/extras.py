@@ -19,8 +19,10 @@ _EXTRA = re.compile(r"extra\s*==")
 
 def install_command(*libraries: str) -> str:
     """Return the command that installs libraries into this environment, be it pipx's or one of pip's."""
-    pipx = Path(sys.prefix, "pipx_metadata.json").is_file()
-    return f"{f'pipx inject {PACKAGE}' if pipx else 'pip install'} {shlex.join(map(_requirement, libraries))}"
+    environment = Path(sys.prefix)  # pipx calls one of its own as the package, or as --suffix says
+    pipx = (environment / "pipx_metadata.json").is_file()
+    command = f"pipx inject {shlex.quote(environment.name)}" if pipx else "pip install"
+    return f"{command} {shlex.join(map(_requirement, libraries))}"
 
 
 def _requirement(library: str) -> str:

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -33,8 +34,10 @@ def test_a_hint_installs_what_the_extra_has(extra: str, libraries: list[str]) ->
 
 
 def test_in_an_environment_of_pipx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pipx_metadata.json").touch()
-    monkeypatch.setattr(extras.sys, "prefix", str(tmp_path))
+    home = tmp_path / "uprscope"
+    home.mkdir()
+    (home / "pipx_metadata.json").touch()
+    monkeypatch.setattr(sys, "prefix", str(home))
     assert extras.install_command("scapy").startswith("pipx inject uprscope 'scapy>=")
 
 
