@@ -30,8 +30,8 @@ def frames(
     """Open captures; iterate the frames, or read them into one table.
 
     captures  a file, directory or pattern, "-" for standard input, or several
-    columns   these columns, in this order (docs/frames.md); left out: all
-    where     frames for which this holds (docs/filters.md)
+    columns   these columns, in this order (uprscope explain columns); left out: all
+    where     frames for which this holds (uprscope explain filters)
     reading   separate, ports, decode_as, dialect, values, show_secrets, limits:
               help(uprscope.Reading)
 
@@ -47,7 +47,7 @@ def frames(
 def connections(
     captures: Captures, *, everything: bool = False, hashes: bool = False, **reading: Unpack[Reading]
 ) -> Connections:
-    """Sum captures up: one row per TCP connection (docs/connections.md).
+    """Sum captures up: one row per TCP connection (uprscope explain connections).
 
     captures    a file, directory or pattern, "-" for standard input, or several
     everything  connections without any frame too
@@ -66,7 +66,7 @@ def streams(captures: Captures, **reading: Unpack[Reading]) -> Streams:
     captures  a file, directory or pattern, "-" for standard input, or several
     reading   separate, ports, decode_as, dialect, limits: see Reading
 
-    docs/connections.md has the columns.
+    ``uprscope explain streams`` has the columns.
 
     >>> for row in uprscope.streams("capture.pcap").to_arrow().to_pylist():
     ...     print(row["vbucket"], row["status"], row["last_seqno"])
@@ -98,7 +98,7 @@ def check(
     severity: str = "warning",
     **reading: Unpack[Reading],
 ) -> Inspection:
-    """Check captures against the protocol's rules (docs/rules.md).
+    """Check captures against the protocol's rules (uprscope explain rules).
 
     captures  a file, directory or pattern, "-", or several; or Frames of them
     rules     rules and groups, such as "SEQ-01" or ["SEQ", "SNP-04"]; else all

@@ -83,6 +83,11 @@ class Checker:
         """Return how many connections there were."""
         return len(self._connections.names)
 
+    @property
+    def connection_ids(self) -> list[str]:
+        """Return the ids of connections, in the order in which they came up."""
+        return self._connections.names
+
     def fold(self, batch: pa.RecordBatch) -> None:
         """Check a batch of frames."""
         self._take(self._context.fold(batch))
@@ -132,17 +137,18 @@ class Checker:
         if not table.size:
             return
         tally = self.tallies[rule.id]
-        tally.checked += table.size if rows is None else int(np.count_nonzero(rows))
+        mine = self._selection.rows(table, self._connections.names)
+        tally.checked += _counted(rows, mine, table.size)
         decided = rows
         for unknown in check.unknown:
             doubtful = unknown.when(table).astype(bool, copy=False)
             if decided is not None:
                 doubtful = doubtful & decided
-            count = int(np.count_nonzero(doubtful))
-            if count:
+            if doubtful.any():
                 if unknown.reason == GAP:
-                    self._note_lost(rule, table["connection"][doubtful])
-                else:
+                    lost = doubtful if mine is None else doubtful & mine
+                    self._note_lost(rule, table["connection"][lost])
+                elif count := _counted(doubtful, mine, table.size):
                     tally.unknown[unknown.reason] += count
                 decided = ~doubtful if decided is None else decided & ~doubtful
         broken = ~check.holds(table).astype(bool, copy=False)
@@ -150,7 +156,7 @@ class Checker:
             broken &= decided
         if broken.any():
             found = np.flatnonzero(broken)
-            tally.violated += len(found)
+            tally.violated += _counted(broken, mine, table.size)
             self._report(rule, check, table.take(found))
 
     def _note_lost(self, rule: Rule, connections: NDArray[np.int64]) -> None:
@@ -216,21 +222,15 @@ class Checker:
 
     def _chosen(self, severity: Severity, table: Table, tally: Tally) -> NDArray[np.int64]:
         """Return the rows that the selection wants; count the others."""
-        selection = self._selection
         rows = np.arange(table.size)
-        if severity.rank > selection.severity.rank:
-            self.hidden["severity"] += len(rows)
-            tally.mild += len(rows)
-            return rows[:0]
-        wanted = {}
-        if selection.connection is not None:
-            wanted["connection"] = selection.place(self._connections.names)
-        if selection.vbucket is not None:
-            wanted["vbucket"] = selection.vbucket
-        for name, value in wanted.items():
+        for name, value in self._selection.wanted(self._connections.names).items():
             kept = rows[table[name][rows] == value]
             self.hidden[name] += len(rows) - len(kept)
             rows = kept
+        if severity.rank > self._selection.severity.rank:
+            self.hidden["severity"] += len(rows)
+            tally.mild += len(rows)
+            return rows[:0]
         return rows
 
     @staticmethod
@@ -295,6 +295,12 @@ def _between(frames: tuple[FrameRef, ...], role: str) -> tuple[int, int] | None:
         return None
     first, last = sorted((guilty, other), key=lambda frame: frame.packet_last)
     return first.packet_last, max(first.packet_last, last.packet_first)
+
+
+def _counted(rows: Mask | None, mine: Mask | None, size: int) -> int:
+    """Count chosen rows that are also ``mine``; None stands for all ``size`` rows."""
+    chosen = mine if rows is None else rows if mine is None else rows & mine
+    return size if chosen is None else int(np.count_nonzero(chosen))
 
 
 def _narrowed(table: Table, mask: Mask | None) -> tuple[Table, Mask | None]:

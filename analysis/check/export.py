@@ -36,7 +36,7 @@ _FACT_TYPE = pa.struct([("name", pa.string()), ("value", pa.int64())])
 
 COLUMNS: tuple[Column, ...] = (
     Column("id", pa.string(), "name of the finding: the same in every run over the same traffic"),
-    Column("rule", pa.string(), "id of the rule that is broken (docs/rules.md)"),
+    Column("rule", pa.string(), "id of the rule that is broken (uprscope explain rules)"),
     Column("severity", pa.string(), "error, warning or info"),
     Column("verdict", pa.string(), "violated"),
     Column("title", pa.string(), "what must hold"),

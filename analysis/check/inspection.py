@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from analysis.check.checker import MAX_FINDINGS, Checker
+from analysis.check.chosen_frames import ChosenFrames
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import COLUMNS
 from analysis.rules import RULES
@@ -62,6 +63,7 @@ class Inspection:
         default_factory=Counter
     )  #: violations that were not asked for, by the option that left them out
     report: ReadReport = field(default_factory=ReadReport)  #: what could not be read
+    chosen_frames: int | None = None  #: of the connection that was asked for; None: none was
     has_upr: bool = True  #: there was a message of UPR or DCP
 
     @property
@@ -140,12 +142,14 @@ def inspect(
     rules = checkable(inputs, rules)
     reader = reader_of(inputs, options)
     advance = watch(reader) if watch is not None else _nothing
-    checker = Checker(rules, limit=limit, selection=selection)
+    checker, chosen = Checker(rules, limit=limit, selection=selection), ChosenFrames(selection)
     for batch in reader:
         advance()
         checker.fold(batch)
+        chosen.see(batch, checker.connection_ids)
     checker.finish()
-    return inspection_of(checker, reader.report.frames, reader.report)
+    chosen.confirm()
+    return inspection_of(checker, reader.report.frames, reader.report, chosen.count)
 
 
 def checkable(inputs: Sequence[Input], rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -180,8 +184,8 @@ def _nothing() -> None:
     pass
 
 
-def inspection_of(checker: Checker, frames: int, report: ReadReport) -> Inspection:
-    """Return what a checker has found in so many frames."""
+def inspection_of(checker: Checker, frames: int, report: ReadReport, chosen: int | None = None) -> Inspection:
+    """Return what a checker has found in so many frames, of which ``chosen`` are of the connection asked for."""
     return Inspection(
         findings=checker.findings,
         tallies=list(checker.tallies.values()),
@@ -190,5 +194,6 @@ def inspection_of(checker: Checker, frames: int, report: ReadReport) -> Inspecti
         left_out=checker.left_out,
         hidden=checker.hidden,
         report=report,
+        chosen_frames=chosen,
         has_upr=checker.has_upr,
     )

@@ -71,6 +71,11 @@ class CheckSummary:
         inspection = self._inspection
         there = f"{_count(inspection.frames, 'frame')} on {_count(inspection.connections, 'connection')}"
         rules = _count(len(self._rules), "rule")
+        if inspection.chosen_frames is not None:
+            mine = f"{_count(inspection.chosen_frames, 'frame')} of connection {self._selection.connection}"
+            there = f"{mine} ({there} in all)"
+        if self._selection.vbucket is not None:
+            rules = f"vbucket {self._selection.vbucket}, {rules}"
         yield from terminal.wrap(f"{there}, {rules}: {self._verdicts() or 'none'}.")
         listed = sorted((tally for tally in inspection.tallies if everything or self._matters(tally)), key=self._order)
         if listed:

@@ -9,9 +9,10 @@ from typing import IO, TYPE_CHECKING
 
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.annotate import annotated, check_target, refuse_input, tell
+from uprscope.cli.connection_option import add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
 from uprscope.cli.live import add_growing_argument
-from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,7 +43,7 @@ examples:
   tcpdump -U -w - port 11210 | uprscope check - --live
   uprscope explain SEQ-01
 
-docs/rules.md describes the rules. A rule is violated, holds, or is unknown
+uprscope explain rules lists the rules. A rule is violated, holds, or is unknown
 where the capture does not tell: bytes missing, set-up not captured.
 With --live each finding is shown as soon as it is proven, until the input ends
 or Ctrl-C ends it; the summary comes last.
@@ -60,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--severity", choices=SEVERITIES, default="warning", help="findings at least this bad (default: warning)"
     )
-    chosen.add_argument("--connection", metavar="C", help="findings of this connection: its number or its id")
-    chosen.add_argument("--vbucket", type=_number, metavar="N", help="findings of this vbucket")
+    add_connection_argument(chosen, "this connection alone")
+    chosen.add_argument("--vbucket", type=_number, metavar="N", help="this vbucket alone")
     chosen.add_argument(
         "--baseline",
         metavar="FILE",
@@ -112,16 +113,17 @@ def run(args: argparse.Namespace) -> int:
         check_target(args.annotate, args.output)
     rules = rules_of(args.rules)
     known = known_ids(args.baseline) if args.baseline is not None else frozenset()
-    selection = Selection(Severity(args.severity), args.connection, args.vbucket, known)
     options = options_of(args)
     if args.live or args.growing:
         from uprscope.cli.live_check import run_live  # noqa: PLC0415
 
-        return run_live(args, rules, selection, options)
+        return run_live(args, rules, Selection(Severity(args.severity), args.connection, args.vbucket, known), options)
     with contextlib.ExitStack() as stack:
-        again = args.format == "text" or args.annotate is not None
+        again = args.format == "text" or args.annotate is not None or needs_names(args)
         inputs = found(args.captures, stack, twice=again, target=args.annotate, rows=args.annotate is None)
         asked, rules = rules, checkable(inputs, rules)
+        connection = chosen_connection(args, inputs, options)
+        selection = Selection(Severity(args.severity), connection, args.vbucket, known)
         with watching() as watch:
             inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
         require_messages(inspection, inputs)
@@ -131,6 +133,7 @@ def run(args: argparse.Namespace) -> int:
                 copied = annotated(args.annotate, inputs, options, inspection.findings, watch)
         summary = CheckSummary(inspection, rules, selection)
         _write(args, inspection, rules, summary, inputs, options)
+    tell_written(args.output, counted(len(inspection.findings), "finding"))
     report(inspection.report)
     if copied is not None:
         tell(args.annotate, copied)

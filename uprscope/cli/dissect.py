@@ -9,9 +9,10 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal, one_line
+from uprscope.cli.connection_option import NameOnPipe, add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
 from uprscope.cli.live import add_growing_argument, are_live, found_inputs, prompt, stoppable, tell_end
-from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,8 @@ examples:
   tcpdump -U -w - port 11210 | uprscope dissect -
   uprscope dissect --growing capture.pcap
 
-docs/frames.md describes the fields, docs/filters.md the filters.
+uprscope explain columns describes the fields, uprscope explain filters the
+language of --filter.
 A pipe, and a file with --growing, is shown as it comes; Ctrl-C ends it well.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
 everything readable was written."""
@@ -50,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_growing_argument(add_reading_arguments(parser))
     chosen = parser.add_argument_group("which frames")
-    chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
-    chosen.add_argument("--follow", metavar="CONNECTION", help="only this connection: its number or its id")
+    chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (uprscope explain filters)")
+    add_connection_argument(chosen, "only this connection", first="--follow")
     chosen.add_argument(
         "--vbucket", type=_vbucket, metavar="N", help="only this vbucket, answers to its requests included"
     )
@@ -60,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("-V", "--tree", action="store_true", help="every byte of each frame, with offset and meaning")
     shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
     add_target_arguments(shown)
-    shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
+    shown.add_argument(
+        "--fields", metavar="A,B,...", help="these columns only, in this order (uprscope explain columns)"
+    )
     shown.add_argument(
         "--inspect", action="store_true", help="look into documents: whether they are what their datatype says"
     )
@@ -91,17 +95,23 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = ConnectionNumbers()
-    selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
-    needed = selector.columns.union(columns_for(args, names))
-    derived = RunColumns(needed, numbering)
-    options = dataclasses.replace(options, columns=with_sources(needed))
     inputs = found_inputs(args.captures, growing=args.growing, rows=True)
     live = are_live(inputs)
+    named, follow = None, None
+    if needs_names(args) and live:
+        named = NameOnPipe(args.connection)
+    else:
+        follow = chosen_connection(args, inputs, options)
+    selector = FrameSelector(chosen, follow, args.vbucket, numbering)
+    needed = selector.columns.union(columns_for(args, names), named.columns if named else ())
+    derived = RunColumns(needed, numbering)
+    options = dataclasses.replace(options, columns=with_sources(needed), live=live)
     if (args.tree or args.hex) and are_rows(inputs):
         raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
     reader = open_frames(
         inputs,
-        dataclasses.replace(options, live=live),
+        options,
+        ended=named.end if named is not None else None,
         over=(lambda connection: selector.forget(connection.id)) if live else None,
     )
     to_stdout = args.output in (None, "-")
@@ -111,36 +121,50 @@ def run(args: argparse.Namespace) -> int:
         opened(args, names, options, numbering, live=live) as writer,
         progress(reader, wanted=watched) as advance,
     ):
-        _copy(reader, derived, selector, writer, args.limit, advance)
-        if selector.unknown_connection is not None:
-            report(reader.report, filtered=True)
-            raise UsageError(selector.unknown_connection)
+        if _copy(reader, derived, selector, writer, args.limit, advance, named):
+            if named is not None:
+                named.finish()
+            if selector.unknown is not None:
+                report(reader.report, filtered=True)
+                raise UsageError(selector.unknown)
+    tell_written(args.output, counted(writer.frames, "frame"))
     tell_end(inputs, reader.report)
     report(reader.report, filtered=selector.is_selective)
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
 def _copy(
-    reader: BatchReader, derived: RunColumns, selector: Any, writer: FrameWriter, limit: int | None, advance: Any
-) -> None:
+    reader: BatchReader,
+    derived: RunColumns,
+    selector: Any,
+    writer: FrameWriter,
+    limit: int | None,
+    advance: Any,
+    named: NameOnPipe | None,
+) -> bool:
+    """Write what is selected; return whether the inputs were read to their end."""
     left = limit
     for read, table in reader.tables():
         advance()
         batch = derived.add(read)
+        if named is not None and not named.found_by(batch, selector):
+            continue
         indexes = selector.indexes(batch)
         if left is not None:
             indexes = indexes[:left]
             left -= len(indexes)
         if len(indexes):
             writer.write(batch, table, indexes)
+            writer.frames += len(indexes)
         if left is not None and left <= 0:
-            return
+            return False
+    return True
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     from dissector.errors import UsageError  # noqa: PLC0415
 
-    choose_format(args)
+    choose_format(args, tsv=args.fields is not None)
     if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
         raise UsageError("-V and -x show text: they go with neither --format nor --fields")
 
@@ -165,6 +189,8 @@ def columns_for(args: argparse.Namespace, names: list[str] | None) -> list[str]:
 
 class FrameWriter:
     """Takes chosen frames of a batch."""
+
+    frames = 0  #: written so far
 
     def __init__(self, writer: Writer, names: list[str] | None) -> None:
         self._writer = writer

@@ -11,6 +11,7 @@ from dissector.errors import UsageError
 from dissector.terminal.style import Terminal, one_line, safe_text
 from uprscope.cli.check import found, watching
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+from uprscope.cli.output_options import STANDARD_OUTPUT, counted, known_ending
 
 if TYPE_CHECKING:
     import argparse
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from uprscope.cli.dissect import report  # noqa: PLC0415
 
     name, rule = _read(args.finding)
+    known_ending(args.output, "-o", ("pcapng",))
     options = options_of(args)
     if args.output == "-" and sys.stdout.isatty():
         raise UsageError("a capture is not for terminals: give a file with -o, or a pipe")
@@ -71,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         with destination(args.output) as stream:
             made = write_slice(inputs, options, finding, rule, needs, stream)
     report(inspection.report)
-    _tell(finding, made)
+    _tell(args.output, finding, made)
     return EXIT_DAMAGED if inspection.report.damage else 0
 
 
@@ -97,9 +99,10 @@ def _hint(inputs: list[Input], options: ReadOptions, rule: Rule) -> str:
     return f"of {rule.id} there is {', '.join(others)}" if others else f"nothing breaks {rule.id} here"
 
 
-def _tell(finding: Finding, made: SliceResult) -> None:
+def _tell(target: str, finding: Finding, made: SliceResult) -> None:
     terminal = Terminal.of(sys.stderr)
-    line = f"{made.packets:,} packets for {finding.id}: {made.what}"
+    wrote = "" if target == STANDARD_OUTPUT else f"wrote {safe_text(target)}: "
+    line = f"{wrote}{counted(made.packets, 'packet')} for {finding.id}: {made.what}"
     sys.stderr.write(f"uprscope: {one_line(line)}\n")
     if not made.shown:
         line = f"a check of these packets alone does not show {finding.rule}: it needs what other connections say"

@@ -14,6 +14,7 @@ import pytest
 
 from analysis.report import sections
 from analysis.report.findings import time_of
+from dissector.extras import install_command
 from tests.support import drawn_captures
 from tests.support.paths import ROOT
 from uprscope import cli
@@ -227,7 +228,8 @@ def test_without_jinja(
     capture = drawn_captures.plain(tmp_path / "a.pcap")
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert cli.main(["report", str(capture), "-o", str(tmp_path / "a.html"), *pictures]) == 2
-    said = "uprscope: a report needs Jinja2, which is not here: pip install 'uprscope[report]'\n"
+    wanted = ["jinja2"] if pictures else ["jinja2", "matplotlib"]
+    said = f"uprscope: a report needs Jinja2, which is not here: {install_command(*wanted)}\n"
     assert capsys.readouterr() == ("", said)
     assert not (tmp_path / "a.html").exists()
 
