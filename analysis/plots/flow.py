@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.plots.batch import PlotBatch
+    from analysis.plots.batch import ConnectionNames, PlotBatch
     from dissector.array_types import Longs
 
 
@@ -28,6 +28,7 @@ SHOWN = 6  #: connections that are drawn
 _STALLS = 256  #: kept for each connection, the longest
 _EMPTY = 8  #: a window more than 8 times the outstanding bytes is a note in the title, not a line
 _CONTROL = b"connection_buffer_size"
+_OFF = f"flow control switched off ({_CONTROL.decode()}=0)"
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class _FlowState:
     stalls: list[tuple[int, int]] = field(default_factory=list)  #: begin and end of the longest ones
     stall_count: int = 0
     stalled_ns: int = 0
+    still_full: bool = False  #: when the connection or the capture ended
 
 
 class FlowPlot:
@@ -50,15 +52,18 @@ class FlowPlot:
     def __init__(self) -> None:
         self.bins = TimeBins(least=LEAST, most=MOST, last=LAST, window=LAST, lost=SUM)
         self.states: dict[int, _FlowState] = {}
-        self._latest_ns = np.zeros(0, np.int64)  #: by connection, the time of its last message
+        self._switched_off: set[int] = set()  #: connections whose last window is 0
+        self._names: ConnectionNames | None = None
 
     def fold(self, frames: PlotBatch) -> None:
         """Add a batch of frames."""
-        self._note_times(frames)
+        self._names = frames.names
         sent = np.where(frames.response, 0, np.maximum(frames.numbers("flow_bytes"), 0))
         acked = np.maximum(frames.numbers("buffer_bytes"), 0)
         lost = np.maximum(frames.numbers("gap"), 0) + np.maximum(frames.numbers("missing"), 0)
         windows = dict(frames.controls(_CONTROL))
+        for row, size in windows.items():
+            (self._switched_off.discard if size else self._switched_off.add)(int(frames.connection[row]))
         wanted = (sent > 0) | (acked > 0) | (lost > 0)
         wanted[[*windows]] = True
         rows = np.flatnonzero(wanted)
@@ -77,16 +82,19 @@ class FlowPlot:
             self._find_stalls(state, frames.time_ns[part], outstanding, window, acked[part] > 0)
             for name, numbers in (("least", outstanding), ("most", outstanding), ("last", outstanding)):
                 self.bins.put(name, lanes, bins, numbers)
-            known = np.flatnonzero(window > 0)
-            self.bins.put("window", lanes[known], bins[known], window[known])
+            self.bins.put("window", lanes, bins, window)
             self.bins.put("lost", lanes, bins, lost[part])
 
     def finish(self) -> None:
-        """End the stalls that last until the end of the capture."""
-        for state in self.states.values():
-            if state.full_since >= 0 and self.bins.last_ns > state.full_since:
-                _add_stalls(state, [(state.full_since, self.bins.last_ns)])
-                state.full_since = -1
+        """End the stalls that last until the end of their connection, or of the capture."""
+        if self._names is None or self.bins.first_ns is None:
+            return
+        ends = {number: self._names.end_ns(number) for number in self.states}
+        self.bins.extend(self.bins.first_ns, max(self.bins.last_ns, *ends.values()))
+        for number, state in self.states.items():
+            if 0 <= state.full_since < ends[number]:
+                _add_stalls(state, [(state.full_since, ends[number])])
+                state.full_since, state.still_full = -1, True
 
     def why_empty(self) -> str | None:
         """Return why there is nothing to draw, or None."""
@@ -130,7 +138,7 @@ class FlowPlot:
         bins, theme = self.bins, context.theme
         state = self.states[bins.keys[lane]]
         starts = np.r_[np.maximum(bins.starts_ns(), bins.first_ns or 0), bins.last_ns]
-        times = time_axis(np.minimum(starts, self._latest_ns[bins.keys[lane]]))
+        times = time_axis(np.minimum(starts, context.names.end_ns(bins.keys[lane])))
         most, last = (forward_fill(bins[name][lane : lane + 1])[0] for name in ("most", "last"))
         # A bin without messages has the last number of the bin before.
         high = np.where(bins["most"][lane] != NONE, most, last).astype(float)
@@ -169,13 +177,23 @@ class FlowPlot:
             title += f", far below its window of {largest:,.0f} bytes"
         if state.stall_count:
             title += f": {count(state.stall_count, 'stall')}, {duration(state.stalled_ns)}"
+            title += ", the last one without an end" if state.still_full else ""
+        if largest and bins.keys[lane] in self._switched_off:
+            title += f", then {_OFF}"
+        elif not largest:
+            title += f": {self._why_no_window(lane, context)}"
         axes.set_title(title)
 
-    def _note_times(self, frames: PlotBatch) -> None:
-        room = len(frames.names.connections) - len(self._latest_ns)
-        if room > 0:
-            self._latest_ns = np.r_[self._latest_ns, np.zeros(max(room, len(self._latest_ns)), np.int64)]
-        np.maximum.at(self._latest_ns, frames.connection, frames.time_ns)
+    def _why_no_window(self, lane: int, context: FigureContext) -> str:
+        """Say why a connection has no window: it may have one that is not in the capture."""
+        number = self.bins.keys[lane]
+        if number in self._switched_off:
+            return _OFF
+        if number not in context.names.dcp_names:
+            return "its set-up is not in the capture, nor its window"
+        if self.bins["lost"][lane].any():
+            return f"no {_CONTROL.decode()} in the capture, from which bytes are missing"
+        return f"no {_CONTROL.decode()} was asked for: flow control is off"
 
     @staticmethod
     def _find_stalls(

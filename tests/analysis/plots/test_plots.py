@@ -30,6 +30,7 @@ from tests.support.tcp_by_hand import (
     SERVER,
     STEP_NS,
     Conversation,
+    Ends,
     drop,
     marker,
     mutation,
@@ -147,6 +148,45 @@ def test_flow_is_a_running_sum(tmp_path: Path) -> None:
     assert np.nanmax(axes.lines[1].get_ydata()) == window
     assert legend(drawing) == ["not acknowledged", "window", "stall"]
     assert "1 connection, 2 stalls of 2 µs together" in texts(drawing)
+
+
+@pytest.mark.parametrize(("closed", "later"), [(True, 1), (False, 8)])
+def test_a_stall_goes_on_until_its_connection_ends(tmp_path: Path, closed: bool, later: int) -> None:
+    big = mutation(VBUCKET, OPAQUE, 1, b"k", b"x" * 400)
+    full, other = Conversation().open(), Conversation(Ends(ports=(40_001, 11_210))).open()
+    for side, message in [*opening(b"full", len(big.data)), *streaming(), (SERVER, big)]:
+        full.send(side, message)
+    if closed:
+        full.close(CLIENT)
+    for side, message in [*opening(b"none"), *streaming(8, 9), (SERVER, mutation(8, 9, 1, b"k"))]:
+        other.send(side, message)
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap([*full.packets, *other.packets]))
+    made = figure_set("flow", path)
+    flow: Any = made.plots["flow"]
+    sent = 3 + 4 + 2  # handshake, open and control, stream request: the next packet fills the window
+    end = sent + later  # its FIN; without one the last packet of all: handshake, open, stream request and item
+    assert flow.states[0].stalls == [(BASE_NS + sent * STEP_NS, BASE_NS + end * STEP_NS)]
+    with theme.drawing(theme.LIGHT):
+        drawing = flow.draw(FigureContext(theme.LIGHT, made.names))
+    above, below = drawing.axes
+    first = BASE_NS + (3 + 2) * STEP_NS  # the axis begins with the control, which sets the window
+    assert above.lines[0].get_xdata()[-1] * 1e3 == pytest.approx(BASE_NS + end * STEP_NS - first)
+    assert above.get_title(loc="left") == f"connection 1 full: 1 stall, {duration(later * STEP_NS)}, the last one without an end"
+    assert below.get_title(loc="left").endswith("none: no connection_buffer_size was asked for: flow control is off")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ([*opening(b"off", 9), (CLIENT, request(0x5E, b"", b"connection_buffer_size", b"0"))], "switched off"),
+        ([], "its set-up is not in the capture"),
+    ],
+)
+def test_why_there_is_no_window(tmp_path: Path, said: list[Any], why: str) -> None:
+    said = [*said, *streaming(), (SERVER, mutation(VBUCKET, OPAQUE, 1, b"k"))]
+    drawing = figure("flow", written(tmp_path / "a.pcap", *said))
+    assert why in drawing.axes[0].get_title(loc="left")
 
 
 @pytest.mark.parametrize("kind", [kind.name for kind in plots.KINDS])
