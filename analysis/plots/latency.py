@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = 7
+_PERCENTILES = (50, 90, 99)
 _PER_DECADE = 24
 _DECADES = 13  #: up to 10,000 s
 _SIZE = _PER_DECADE * _DECADES
@@ -106,8 +107,8 @@ class Latencies:
             counts = panel[key]
             fraction = np.r_[0, np.cumsum(counts)] / counts.sum()
             used = slice(int(np.flatnonzero(counts)[0]), int(np.flatnonzero(counts)[-1]) + 2)
-            half, most = (duration(quantile(counts, part)) for part in (0.5, 0.99))
-            label = f"{labels[key]} ({int(counts.sum()):,})\nhalf in {half}, 99 % in {most}"
+            shares = ", ".join(f"p{part} {duration(quantile(counts, part / 100))}" for part in _PERCENTILES)
+            label = f"{labels[key]} ({int(counts.sum()):,})\n{shares}"
             label += f", {missing[key]:,} unanswered" if missing.get(key) else ""
             color = context.theme.series[place % len(context.theme.series)]
             edges = [_edge(bin_) for bin_ in range(used.start, used.stop)]

@@ -120,7 +120,7 @@ def test_seqno_of_many_streams(tmp_path: Path) -> None:
     (lines,) = [each for each in axes.collections if len(each.get_paths()) == 60]
     assert lines.get_array().tolist() == list(range(60))
     assert bar.get_ylabel() == "vbucket"
-    assert legend(drawing) == ["a tenth is below", "half", "a tenth is above"]
+    assert legend(drawing) == ["p10 of the streams", "p50 of the streams", "p90 of the streams"]
     assert "60 streams, 180 items" in texts(drawing)
 
 
@@ -150,6 +150,34 @@ def test_flow_is_a_running_sum(tmp_path: Path) -> None:
     assert "1 connection, 2 stalls of 2 µs together" in texts(drawing)
 
 
+def test_snapshots_are_shaded_where_few_streams_are(tmp_path: Path) -> None:
+    for streams, shades, ticks in ((3, 3, 0), (4, 0, 4)):
+        said = opening(b"some")
+        for number in range(streams):
+            said += [*streaming(number, 100 + number), (SERVER, marker(number, 100 + number, 0, 9))]
+            said += [(SERVER, mutation(number, 100 + number, 9, b"k"))]
+        (axes,) = figure("seqno", written(tmp_path / "a.pcap", *said)).axes
+        ranges = [each for each in axes.collections if each.get_label() == "" or each.get_label().startswith("_")]
+        segments = [each.get_segments() for each in ranges if hasattr(each, "get_segments")]
+        assert (len(ranges) - len(segments), len(segments)) == (shades, ticks)
+        assert all([ends[:, 1].tolist() for ends in each] == [[0, 9]] for each in segments)
+        assert legend(axes.figure)[-1] == ("current snapshot" if shades else "range of a snapshot")
+
+
+def test_shades_end_with_their_connection(tmp_path: Path) -> None:
+    over, other = Conversation().open(), Conversation(Ends(ports=(40_001, 11_210))).open()
+    for side, message in [*opening(b"over"), *streaming(), (SERVER, marker(VBUCKET, OPAQUE, 0, 9))]:
+        over.send(side, message)
+    over.close(SERVER)
+    for side, message in [*opening(b"other"), *streaming(8, 9), *[(SERVER, mutation(8, 9, 1, b"k"))] * 60]:
+        other.send(side, message)
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap([*over.packets, *other.packets]))
+    band = figure("seqno", path).axes[0].collections[0].get_paths()[0].get_extents()
+    assert band.x0 == 0
+    assert band.x1 * 1e3 == pytest.approx(STEP_NS, abs=2100)  # from the marker to the FIN after it, and two bins
+
+
 @pytest.mark.parametrize(("closed", "later"), [(True, 1), (False, 8)])
 def test_a_stall_goes_on_until_its_connection_ends(tmp_path: Path, closed: bool, later: int) -> None:
     big = mutation(VBUCKET, OPAQUE, 1, b"k", b"x" * 400)
@@ -172,7 +200,8 @@ def test_a_stall_goes_on_until_its_connection_ends(tmp_path: Path, closed: bool,
     above, below = drawing.axes
     first = BASE_NS + (3 + 2) * STEP_NS  # the axis begins with the control, which sets the window
     assert above.lines[0].get_xdata()[-1] * 1e3 == pytest.approx(BASE_NS + end * STEP_NS - first)
-    assert above.get_title(loc="left") == f"connection 1 full: 1 stall, {duration(later * STEP_NS)}, the last one without an end"
+    stalled = duration(later * STEP_NS)
+    assert above.get_title(loc="left") == f"connection 1 full: 1 stall, {stalled}, the last one without an end"
     assert below.get_title(loc="left").endswith("none: no connection_buffer_size was asked for: flow control is off")
 
 
@@ -393,7 +422,7 @@ def test_hostile_names_are_text(tmp_path: Path, kind: str) -> None:
         with theme.drawing(theme.LIGHT):
             drawing = made.plots[kind].draw(FigureContext(theme.LIGHT, made.names, str(name)))
             theme.save(drawing, io.BytesIO(), "png")
-        assert all(text.isascii() for text in legend(drawing) if "half in" not in text)
+        assert all(text.isascii() for text in legend(drawing) if "p50" not in text)
 
 
 def test_hostile_keys_on_a_ladder(tmp_path: Path) -> None:
