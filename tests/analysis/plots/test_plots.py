@@ -247,6 +247,21 @@ def test_rates_add_up(tmp_path: Path) -> None:
     assert (above.get_ylabel(), below.get_ylabel()) == ("messages per second", "bytes per second")
 
 
+def test_plain_memcached_has_a_scale_of_its_own(tmp_path: Path) -> None:
+    said = [*opening(b"busy"), *streaming(), (SERVER, mutation(VBUCKET, OPAQUE, 1, b"k"))]
+    said += [(CLIENT, request(0x10, b"", opaque=8)), *[(SERVER, response(0x10, opaque=8))] * 900]
+    drawing = figure("rates", written(tmp_path / "a.pcap", *said))
+    above, _, beside = drawing.axes
+    assert "5 messages, 901 of plain memcached" in texts(drawing)
+    assert [text.get_text() for text in beside.get_legend().get_texts()] == ["stat (1)", "stat reply (900)"]
+    assert above.get_ylim()[1] < beside.get_ylim()[1]
+    # Where nothing else is said, it has the whole picture.
+    said = [(CLIENT, request(0x10, b"", opaque=8)), (SERVER, response(0x10, opaque=8))]
+    drawing = figure("rates", written(tmp_path / "b.pcap", *said))
+    assert len(drawing.axes) == 2
+    assert "2 messages, a bar" in texts(drawing)
+
+
 def test_heatmap_counts_items(tmp_path: Path) -> None:
     said = opening(b"heat")
     for number in (3, 900):
