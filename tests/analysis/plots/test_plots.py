@@ -322,7 +322,31 @@ def test_gaps_show_what_is_lost(tmp_path: Path) -> None:
     above, below = drawing.axes
     assert [label.get_text() for label in above.get_yticklabels()] == ["1 gap, server"]
     assert below.lines[0].get_ydata()[-1] == len(lost.data)
-    assert f"1 hole, {len(lost.data):,} bytes lost, 0 bytes passed over" in texts(drawing)
+    assert f"1 hole, {len(lost.data):,} bytes lost" in texts(drawing)
+    there = sum(len(packet.data) for packet in conversation.packets if packet.side == SERVER) - len(lost.data)
+    numbers = [text.get_text() for text in above.texts]
+    share = f"{len(lost.data) / (len(lost.data) + there):.1%}"
+    assert numbers == ["holes", "1", "bytes lost", f"{len(lost.data)}", "of all", share, "messages cut", "0"]
+
+
+def test_messages_that_a_gap_cuts_short(tmp_path: Path) -> None:
+    """One packet is lost; the rest of its message cannot be read either."""
+    conversation = Conversation().open()
+    for side, message in [*opening(b"cut"), *streaming()]:
+        conversation.send(side, message)
+    before = len(conversation.packets)
+    item = mutation(VBUCKET, OPAQUE, 1, b"k", b"x" * 3000)
+    conversation.send(SERVER, item, mss=1000)
+    conversation.send(SERVER, mutation(VBUCKET, OPAQUE, 2, b"k"))
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap(drop(conversation.packets, before + 1)))
+    drawing = figure("gaps", path)
+    assert "1 message cut short" in texts(drawing)
+    assert "1,000 bytes lost" in texts(drawing)
+    # Without its beginning nothing else is missing, which the picture's absence tells.
+    path.write_bytes(pcap(conversation.packets[before:]))
+    why = figure_set("gaps", path).plots["gaps"].why_empty()
+    assert why == "no bytes are missing between frames, but 1 connection began before the capture"
 
 
 def test_some_of_the_frames(tmp_path: Path) -> None:
