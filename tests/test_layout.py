@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("analysis.context",),
     ("analysis.rules",),
     ("analysis.check",),
+    ("analysis.stats",),
     ("analysis.annotate", "analysis.slice", "analysis.plots", "analysis.spark"),
     ("analysis.archive",),
     ("analysis.report", "analysis.codegen"),

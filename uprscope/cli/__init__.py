@@ -58,6 +58,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("dissect", "uprscope.cli.dissect", "decode a capture: one line per frame"),
     Command("connections", "uprscope.cli.connections", "sum captures up: one row per connection or per stream"),
+    Command("stats", "uprscope.cli.stats", "one screen about a capture: traffic, latencies, stalls, losses"),
     Command("generate", "uprscope.cli.generate", "make captures to order: scenarios, broken rules, network troubles"),
     Command("check", "uprscope.cli.check", "find broken rules of the protocol, and the frames that prove it"),
     Command("slice", "uprscope.cli.slice", "write the packets that prove a finding to a capture of their own"),
