@@ -41,7 +41,7 @@ class _FlowState:
     stalls: list[tuple[int, int]] = field(default_factory=list)  #: begin and end of the longest ones
     stall_count: int = 0
     stalled_ns: int = 0
-    still_full: bool = False  #: when the connection or the capture ended
+    unended_ns: int = 0  #: how long the last one lasted, if the connection or the capture ended first
 
 
 class FlowPlot:
@@ -93,8 +93,9 @@ class FlowPlot:
         self.bins.extend(self.bins.first_ns, max(self.bins.last_ns, *ends.values()))
         for number, state in self.states.items():
             if 0 <= state.full_since < ends[number]:
+                state.unended_ns = ends[number] - state.full_since
                 _add_stalls(state, [(state.full_since, ends[number])])
-                state.full_since, state.still_full = -1, True
+                state.full_since = -1
 
     def why_empty(self) -> str | None:
         """Return why there is nothing to draw, or None."""
@@ -120,6 +121,9 @@ class FlowPlot:
         stalled = sum(self.states[key].stalled_ns for key in some)
         if stalled:
             parts[-1] += f" of {duration(stalled)} together"
+        unended = sum(self.states[key].unended_ns > 0 for key in some)
+        if unended:
+            parts.append(f"{unended:,} without an end")
         others = int(np.count_nonzero((bins["last"] > 0).any(axis=1))) - len(shown_lanes)
         if others > 0:
             parts.append(f"{others:,} more with less in their windows are not shown (--connection)")
@@ -177,7 +181,7 @@ class FlowPlot:
             title += f", far below its window of {largest:,.0f} bytes"
         if state.stall_count:
             title += f": {count(state.stall_count, 'stall')}, {duration(state.stalled_ns)}"
-            title += ", the last one without an end" if state.still_full else ""
+            title += f", the last one without an end ({duration(state.unended_ns)})" if state.unended_ns else ""
         if largest and bins.keys[lane] in self._switched_off:
             title += f", then {_OFF}"
         elif not largest:

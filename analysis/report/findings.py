@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from analysis.check import text_report as plain_text
 from analysis.report.table import PageColumn, PageTable
+from analysis.report.verdicts import MARKS
 from analysis.rules import RULE_BY_ID
 from dissector.terminal.style import Terminal, safe_text
 
@@ -29,6 +30,7 @@ class ShownFinding:
 
     id: str
     severity: str
+    mark: str  #: of the severity
     rule: str  #: its id and title
     about: Sequence[str]  #: what the rule demands, where that is written, bugs of this kind
     sentence: str
@@ -75,6 +77,7 @@ def _finding(finding: Finding, data: ReportData, ladder: Picture | None) -> Show
     return ShownFinding(
         id=finding.id,
         severity=finding.severity.value,
+        mark=MARKS[finding.severity],
         rule=f"{finding.rule}: {finding.title}",
         about=_about(finding.rule),
         sentence=_sentence(finding.sentence),

@@ -201,7 +201,9 @@ def test_a_stall_goes_on_until_its_connection_ends(tmp_path: Path, closed: bool,
     first = BASE_NS + (3 + 2) * STEP_NS  # the axis begins with the control, which sets the window
     assert above.lines[0].get_xdata()[-1] * 1e3 == pytest.approx(BASE_NS + end * STEP_NS - first)
     stalled = duration(later * STEP_NS)
-    assert above.get_title(loc="left") == f"connection 1 full: 1 stall, {stalled}, the last one without an end"
+    assert above.get_title(loc="left") == (
+        f"connection 1 full: 1 stall, {stalled}, the last one without an end ({stalled})"
+    )
     assert below.get_title(loc="left").endswith("none: no connection_buffer_size was asked for: flow control is off")
 
 
