@@ -73,6 +73,12 @@ class FigureContext:
         figure.text(left, 1 - 0.42 / height, "  |  ".join(parts), fontsize=8, color=self.theme.quiet, va="top")
 
 
+def described(figure: Figure) -> str:
+    """Say in words what a figure shows: what stands below its title, and above its panels."""
+    below = [text.get_text().replace("  |  ", ", ") for text in figure.texts[1:2]]
+    return "; ".join([*below, *filter(None, (axes.get_title(loc="left") for axes in figure.axes))])
+
+
 class TimeAxis:
     """The x axis of a figure: times of a capture, in a unit that fits."""
 

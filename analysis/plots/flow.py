@@ -149,8 +149,12 @@ class FlowPlot:
         low = np.where(bins["least"][lane] != NONE, bins["least"][lane], last).astype(float)
         high[last == NONE] = low[last == NONE] = np.nan
         high, low = np.r_[high, float(last[-1])], np.r_[low, float(last[-1])]
-        axes.fill_between(times, low, high, step="post", color=theme.series[0], alpha=0.25, linewidth=0)
-        axes.plot(times, high, drawstyle="steps-post", color=theme.series[0], linewidth=1.2, label="not acknowledged")
+        at = _corners(low, high)
+        axes.fill_between(times[at], low[at], high[at], step="post", color=theme.series[0], alpha=0.25, linewidth=0)
+        at = _corners(high)
+        axes.plot(
+            times[at], high[at], drawstyle="steps-post", color=theme.series[0], linewidth=1.2, label="not acknowledged"
+        )
         window = forward_fill(bins["window"][lane : lane + 1])[0].astype(float)
         window = np.r_[window, window[-1]]
         window[window <= 0] = np.nan
@@ -159,9 +163,8 @@ class FlowPlot:
         empty = largest > _EMPTY * top
         if largest and not empty:
             top = max(top, largest)
-            axes.plot(
-                times, window, drawstyle="steps-post", color=theme.ink, linewidth=1.2, linestyle="--", label="window"
-            )
+            at, form = _corners(window), {"color": theme.ink, "linewidth": 1.2, "linestyle": "--"}
+            axes.plot(times[at], window[at], drawstyle="steps-post", label="window", **form)
         for begin, end in state.stalls:
             axes.axvspan(
                 time_axis(begin), time_axis(end), color=theme.series[1], alpha=0.25, linewidth=0, label="stall"
@@ -209,6 +212,16 @@ class FlowPlot:
         found = np.flatnonzero((begin[:-1] >= 0) & ack & (times > begin[:-1]))
         _add_stalls(state, list(zip(begin[found].tolist(), times[found].tolist(), strict=True)))
         state.full_since = int(begin[-1])
+
+
+def _corners(*lines: NDArray[np.float64]) -> Longs:
+    """Return where one of the lines steps, and both of their ends: the points between change nothing."""
+    steps = np.zeros(len(lines[0]), bool)
+    steps[[0, -1]] = True
+    for line in lines:
+        same = (line[1:] == line[:-1]) | (np.isnan(line[1:]) & np.isnan(line[:-1]))
+        steps[1:] |= ~same
+    return np.flatnonzero(steps)
 
 
 def _add_stalls(state: _FlowState, stalls: list[tuple[int, int]]) -> None:

@@ -139,11 +139,11 @@ def quantile(counts: Longs, part: float) -> float:
 
 
 def _label_durations(axes: Axes, least: float, most: float) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
+    from matplotlib.ticker import LogLocator, NullLocator  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
 
     axes.set_xscale("log")
     axes.set_xlim(least, most)
     axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if most < 1000 * least else (1,), numticks=20))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: duration(value))
     axes.set_xlabel("time it took [logarithmic]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analysis.plots import theme
 from analysis.report import findings, pictures, rendering, sections, verdicts
 from analysis.report.overview import overview, short_names, title
 
@@ -38,7 +39,11 @@ def page(data: ReportData, provenance: Sequence[tuple[str, str]], *, drawn: bool
     """Return the whole page; ``provenance`` tells how it was made."""
     captures = short_names(data.source.names)
     told = overview(data)
-    ladders = pictures.ladders(data, captures) if drawn else {}
+    ladders, shown = {}, None
+    if drawn:
+        with theme.drawing(theme.LIGHT):  # once: it takes longer than a small picture
+            ladders = pictures.ladders(data, captures)
+            shown = pictures.pictures(data, captures, TITLES)
     parts = [
         _Section("rules", "Verdicts", verdicts.rules(data)),
         _Section("findings", "Findings", findings.findings(data, ladders)),
@@ -46,8 +51,8 @@ def page(data: ReportData, provenance: Sequence[tuple[str, str]], *, drawn: bool
         _Section("connections", "Connections", sections.connections(data)),
         _Section("streams", "Streams", sections.streams(data)),
     ]
-    if drawn:
-        parts.append(_Section("pictures", "Pictures", pictures.pictures(data, captures, TITLES)))
+    if shown is not None:
+        parts.append(_Section("pictures", "Pictures", shown))
     parts += [
         _Section("quality", "Quality of the capture", sections.quality(data)),
         _Section("made", "How this page was made", sections.made(data, provenance)),
