@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dissector.link.drop_counts import LinkCounts
 from dissector.tcp.limits import Limits
+from dissector.tcp.other_protocols import OtherProtocols
 from dissector.tcp.ports import DEFAULT_PORTS, Ports
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class ReadReport:
     given_up: Counter[str] = field(default_factory=Counter)  #: names of limits that were reached, and how often
     connections: int = 0
     connections_ignored: int = 0  #: another protocol
+    others: OtherProtocols = field(default_factory=OtherProtocols)  #: what those speak
     frames: int = 0
     bytes_lost: int = 0
     bytes_skipped: int = 0
@@ -53,12 +55,24 @@ class ReadReport:
         framers = connection.framers
         if not any(framer.frames for framer in framers):
             self.connections_ignored += 1
+            self.others.add(connection)
             return
         for framer, direction in zip(framers, connection.directions, strict=True):
             self.bytes_skipped += framer.bytes_skipped
             self.bytes_lost += direction.bytes_lost
             self.bytes_repeated += direction.bytes_repeated
             self.bytes_conflicting += direction.bytes_conflicting
+
+    def seen_instead(self, messages: int = 0) -> str:
+        """Say what was there where no message of UPR or DCP was; so many messages of memcached were."""
+        others = self.others.sentence()
+        if messages:
+            plain = f"plain memcached ({messages:,} message{'s' if messages > 1 else ''})"
+            return f"{plain}; {others}" if others else plain
+        if others:
+            return others
+        packets = f"{self.link.packets:,} packet{'s' if self.link.packets != 1 else ''}"
+        return f"{packets}, but no TCP connection with data" if self.link.packets else "nothing"
 
     def losses(self) -> list[str]:
         """Return a sentence for each kind of loss."""

@@ -44,6 +44,7 @@ class Checker:
         self.findings: list[Finding] = []
         self.left_out = 0  #: violations beyond the limit
         self.hidden: Counter[str] = Counter()  #: what the selection left out: violations, and findings known before
+        self.has_upr = False  #: whether there was any message of UPR or DCP; known after the last frame
         self._limit = limit
         self._selection = selection
         self._context = Context()
@@ -71,6 +72,7 @@ class Checker:
         for finding, fault, connection, side in self._blamed:  # now all is known about who is who
             roles = self._context.roles.of(connection)
             finding.fault, finding.at_sender = party_at_fault(fault, roles, side)
+        self.has_upr = self._context.has_upr
         del self._context, self._blamed
         self._selection.confirm(self._connections.names)
         self.findings.sort(key=lambda finding: (finding.severity.rank, finding.rule, finding.time_ns, finding.id))

@@ -100,6 +100,7 @@ def write(kind: str, stream: IO[bytes], inspection: Inspection, rules: Sequence[
     rows = [row_of(finding) for finding in inspection.findings]
     if kind == "json":
         document = {
+            "verdict": inspection.verdict.value,
             "frames": inspection.frames,
             "connections": inspection.connections,
             "lost": inspection.report.losses(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from analysis.check.checker import MAX_FINDINGS, Checker
@@ -34,6 +35,20 @@ if TYPE_CHECKING:
 NOT_INSPECTED = "was written without a look into documents: uprscope dissect --inspect writes rows that can be checked"
 
 
+class CheckVerdict(StrEnum):
+    """What a check came to, in a word or two."""
+
+    VIOLATED = "violated"
+    NOT_VIOLATED = "nothing violated"
+    NOTHING_TO_CHECK = "nothing to check"  #: no message is what a selected rule is about
+    NO_MESSAGES = "no messages"  #: of UPR or DCP
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether nothing was judged at all."""
+        return self in (CheckVerdict.NOTHING_TO_CHECK, CheckVerdict.NO_MESSAGES)
+
+
 @dataclass(slots=True)
 class Inspection:
     """The result of a check."""
@@ -47,6 +62,23 @@ class Inspection:
         default_factory=Counter
     )  #: violations that were not asked for, by the option that left them out
     report: ReadReport = field(default_factory=ReadReport)  #: what could not be read
+    has_upr: bool = True  #: there was a message of UPR or DCP
+
+    @property
+    def verdict(self) -> CheckVerdict:
+        """Return what the check came to. Nothing is called sound where there was nothing to judge."""
+        if not self.clean:
+            return CheckVerdict.VIOLATED
+        if not self.has_upr and not any(tally.violated for tally in self.tallies):
+            return CheckVerdict.NO_MESSAGES
+        if not any(tally.checked for tally in self.tallies):
+            return CheckVerdict.NOTHING_TO_CHECK
+        return CheckVerdict.NOT_VIOLATED
+
+    @property
+    def seen_instead(self) -> str:
+        """Say what there was, where there was no message of UPR or DCP."""
+        return self.report.seen_instead(self.frames)
 
     @property
     def clean(self) -> bool:
@@ -92,7 +124,7 @@ def check_frames(
         frames += batch.num_rows
         checker.fold(batch)
     checker.finish()
-    return _inspection(checker, frames, ReadReport())
+    return inspection_of(checker, frames, ReadReport())
 
 
 def inspect(
@@ -113,7 +145,7 @@ def inspect(
         advance()
         checker.fold(batch)
     checker.finish()
-    return _inspection(checker, reader.report.frames, reader.report)
+    return inspection_of(checker, reader.report.frames, reader.report)
 
 
 def checkable(inputs: Sequence[Input], rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -144,7 +176,8 @@ def _nothing() -> None:
     pass
 
 
-def _inspection(checker: Checker, frames: int, report: ReadReport) -> Inspection:
+def inspection_of(checker: Checker, frames: int, report: ReadReport) -> Inspection:
+    """Return what a checker has found in so many frames."""
     return Inspection(
         findings=checker.findings,
         tallies=list(checker.tallies.values()),
@@ -153,4 +186,5 @@ def _inspection(checker: Checker, frames: int, report: ReadReport) -> Inspection
         left_out=checker.left_out,
         hidden=checker.hidden,
         report=report,
+        has_upr=checker.has_upr,
     )

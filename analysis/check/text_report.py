@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from analysis.check.export import guilty_place
+from analysis.check.inspection import CheckVerdict
 from analysis.check.refusals import told
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.rules import RULE_BY_ID
@@ -86,8 +87,11 @@ class CheckSummary:
     def closing(self, *, strict: bool = False) -> str:
         """Return the last line: the result in a sentence."""
         inspection = self._inspection
-        if not inspection.frames:
-            return "No frames, so nothing was checked."
+        if inspection.verdict is CheckVerdict.NO_MESSAGES:
+            return f"No message of UPR or DCP, so nothing was checked. Seen instead: {inspection.seen_instead}."
+        if inspection.verdict is CheckVerdict.NOTHING_TO_CHECK:
+            about = "the rule is" if len(self._rules) == 1 else f"any of the {len(self._rules)} rules is"
+            return f"Nothing to check: there is no message that {about} about."
         undecided = self.undecided()
         cases = f"{_count(undecided, 'case')} could not be decided" if undecided else ""
         if strict and undecided:

@@ -59,6 +59,7 @@ class Context:
         self._defects = DefectColumns()
         self._flow = FlowControl(self.clock)
         self._silences = Silences(self.clock, self._tracker)
+        self.has_upr = False  #: whether there was any message of UPR or DCP
         self._count = 0
 
     def fold(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Table]]:
@@ -70,6 +71,7 @@ class Context:
         if frames is None:
             return
         self._count += frames.size
+        self.has_upr = self.has_upr or bool(frames.upr.any())
         self.clock.fold(frames)
         self.roles.fold(frames)
         gaps = self._directions.gaps(frames)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.check.checker import Checker
 from analysis.check.findings import Tally
-from analysis.check.inspection import Inspection
+from analysis.check.inspection import Inspection, inspection_of
 from analysis.check.selection import Selection
 from analysis.check.transcript import NEIGHBOURS, Transcript, around_each
 from analysis.plots.figure_set import FigureSet
@@ -78,15 +78,7 @@ def collect(
     figures.finish()
     figures.report = reader.report
     if checker is not None:
-        inspection = Inspection(
-            checker.findings,
-            list(checker.tallies.values()),
-            figures.frames,
-            checker.connections,
-            checker.left_out,
-            checker.hidden,
-            reader.report,
-        )
+        inspection = inspection_of(checker, figures.frames, reader.report)
     else:
         inspection = _sum_up(given_findings or (), figures)
         figures.given_findings = inspection.findings

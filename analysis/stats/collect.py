@@ -107,6 +107,7 @@ class Collector:
                 sum(_of_both(row, "bytes_repeated") for row in rows),
                 tuple(report.losses()),
             ),
+            seen_instead=None if self._context.has_upr else report.seen_instead(int(self._traffic.messages.sum())),
             notes=tuple(self._notes(len(rows))),
         )
 

@@ -186,4 +186,5 @@ class Statistics:
     stalls: Stalls
     streams: StreamStatistics
     losses: LossStatistics
+    seen_instead: str | None = None  #: what there was, where there was no message of UPR or DCP
     notes: tuple[str, ...] = ()  #: what is not counted, because there is too much

@@ -180,10 +180,14 @@ def _latency(found: Distribution | None) -> Row:
 
 def facts(found: Statistics) -> Iterator[tuple[str, str]]:
     """Yield what stands above the tables and below them: a heading, and a sentence."""
-    if found.time is not None:
-        first, last = (iso_time(each)[:-4].replace("T", " ") for each in (found.time.first_ns, found.time.last_ns))
-        same_day = first[:10] == last[:10]
-        yield "time", f"{first} to {last[11:] if same_day else last} UTC, {duration(found.time.duration_ns)}"
+    if found.seen_instead is not None:
+        yield "no UPR or DCP", f"seen instead: {found.seen_instead}"
+    if found.time is None:
+        yield "loss", _losses(found)
+        return
+    first, last = (iso_time(each)[:-4].replace("T", " ") for each in (found.time.first_ns, found.time.last_ns))
+    same_day = first[:10] == last[:10]
+    yield "time", f"{first} to {last[11:] if same_day else last} UTC, {duration(found.time.duration_ns)}"
     yield "traffic", _traffic(found)
     yield "servers", _servers(found)
     yield "streams", _streams(found)
@@ -191,7 +195,11 @@ def facts(found: Statistics) -> Iterator[tuple[str, str]]:
         yield "snapshots", _snapshots(found)
     yield "flow control", _stalls(found)
     yield "unanswered", _unanswered(found)
-    yield "loss", "; ".join(safe_text(each) for each in found.losses.sentences) or "nothing is missing"
+    yield "loss", _losses(found)
+
+
+def _losses(found: Statistics) -> str:
+    return "; ".join(safe_text(each) for each in found.losses.sentences) or "nothing is missing"
 
 
 def _traffic(found: Statistics) -> str:

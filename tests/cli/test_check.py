@@ -277,9 +277,8 @@ def test_no_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(Path(FEED).read_bytes()[:24])
     status, out, err = run(capsys, empty)
-    assert status == 0
-    assert out.endswith("No frames, so nothing was checked.\n")
-    assert "no packets" in err
+    assert (status, out) == (2, "")
+    assert err == f"uprscope: {empty}: no message of UPR or DCP to check; seen instead: nothing\n"
 
 
 @pytest.mark.parametrize("level", sorted(hostile.LEVELS))

@@ -42,8 +42,9 @@ examples:
 
 docs/rules.md describes the rules. A rule is violated, holds, or is unknown
 where the capture does not tell: bytes missing, set-up not captured.
-exit status: 0 nothing violated, 1 violations, 2 unusable input or usage, 3 the
-input was damaged, and nothing in what is left is violated."""
+exit status: 0 nothing violated or nothing to check, 1 violations, 2 unusable
+input (no message of UPR or DCP in it) or usage, 3 the input was damaged, and
+nothing in what is left is violated."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
         asked, rules = rules, checkable(inputs, rules)
         with watching() as watch:
             inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
+        _require_messages(inspection, inputs)
         copied = None
         if args.annotate is not None:  # before the report: a pager that is left early ends the command
             with watching() as watch:
@@ -129,6 +131,18 @@ def run(args: argparse.Namespace) -> int:
     if not inspection.clean or (args.strict and summary.undecided()):
         return EXIT_VIOLATED
     return EXIT_DAMAGED if inspection.report.damage else 0
+
+
+def _require_messages(inspection: Inspection, inputs: Sequence[Input]) -> None:
+    """Raise InputError, before anything is written, if there is no message of UPR or DCP, and nothing else is wrong."""
+    from analysis.check.inspection import CheckVerdict  # noqa: PLC0415 - as above
+    from dissector.errors import InputError  # noqa: PLC0415
+
+    if inspection.verdict is not CheckVerdict.NO_MESSAGES:
+        return
+    name = inputs[0].name if len(inputs) == 1 else f"{len(inputs)} captures"
+    damage = "".join(f"; {each}" for each in inspection.report.damage[:1])
+    raise InputError(f"{name}: no message of UPR or DCP to check; seen instead: {inspection.seen_instead}{damage}")
 
 
 @contextlib.contextmanager

@@ -257,4 +257,6 @@ def report(found: ReadReport, *, filtered: bool = False) -> None:
             f"{link.packets:,} packets, {link.segments:,} TCP segments, {found.connections:,} connections, "
             "none of them memcached (--port N forces one)"
         )
+        other = found.others.sentence()
+        there += f"; seen instead: {other}" if other else ""
         sys.stderr.write(f"uprscope: no frames: {there if link.packets else 'no packets'}\n")

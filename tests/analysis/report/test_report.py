@@ -273,7 +273,7 @@ def test_without_jinja(
 def test_a_capture_without_frames(tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_bytes(drawn_captures.plain(tmp_path / "b.pcap").read_bytes()[:24])
     page = report(tmp_path / "a.html", tmp_path / "a.pcap")
-    assert "No frames, so nothing was checked." in page.text
+    assert "No message of UPR or DCP, so nothing was checked. Seen instead: nothing." in page.text
     assert "Not drawn: seqno" in page.text
 
 
