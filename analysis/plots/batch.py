@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from analysis.context.kinds import CONTROL, HELLO, KIND_OF, NONE, OPEN
+from analysis.context.kinds import CONTROL, OPEN
 from dissector.frames.batch import DRAFT, PLAIN, FrameBatch
 from dissector.frames.connection_numbers import AppearanceOrder
+from dissector.frames.message_kinds import IS_UPR
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,9 +28,6 @@ COLUMNS = frozenset(
 )
 _MOST_DIGITS = 18
 _FOREVER = 1 << 62
-#: By response and opcode, whether a message is one of UPR; everything else that shares its port is plain memcached.
-_IS_UPR = KIND_OF[PLAIN, :, :, 0] != NONE
-_IS_UPR[:, HELLO] = False
 
 
 class ConnectionName(NamedTuple):
@@ -133,7 +131,7 @@ class PlotBatch(FrameBatch):
     @property
     def upr(self) -> NDArray[np.bool_]:
         """Return a mask of the messages of UPR or DCP: not those of plain memcached."""
-        found: NDArray[np.bool_] = (self.numbering != PLAIN) | _IS_UPR[self.response.astype(np.int64), self.opcode]
+        found: NDArray[np.bool_] = (self.numbering != PLAIN) | IS_UPR[self.opcode]
         return found
 
     def controls(self, key: bytes) -> list[tuple[int, int]]:

@@ -40,7 +40,6 @@ class FigureSet:
         self.names = ConnectionNames()
         self.report = ReadReport()
         self.frames = 0
-        self.upr_frames = 0  #: messages of UPR or DCP
         self.checker = checker
         self.given_findings: Sequence[Finding] = ()  #: to mark where there is no checker
         self._connection: str | None = None
@@ -89,7 +88,6 @@ class FigureSet:
             self.checker.fold(batch)
         whole = PlotBatch(batch, self.names)
         self.names.last_ns = max(self.names.last_ns, int(whole.time_ns.max()))
-        self.upr_frames += int(np.count_nonzero(whole.upr))
         chosen = self._selected(whole)
         if chosen.size:
             for plot in self.plots.values():

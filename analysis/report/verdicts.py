@@ -48,7 +48,8 @@ def verdict(data: ReportData) -> Verdict:
     if findings:
         worst = min((finding.severity for finding in findings), key=lambda each: each.rank)
         return Verdict(said, worst.value, MARKS[worst])
-    return Verdict(said, GOOD, "✓") if data.figures.upr_frames else Verdict(said, EMPTY, "·")
+    empty = data.inspection.verdict.empty and not data.findings_given
+    return Verdict(said, EMPTY, "·") if empty else Verdict(said, GOOD, "✓")
 
 
 def rules(data: ReportData) -> PageTable:
