@@ -89,13 +89,13 @@ class FlowPlot:
         """End the stalls that last until the end of their connection, or of the capture."""
         if self._names is None or self.bins.first_ns is None:
             return
-        ends = {number: self._names.end_ns(number) for number in self.states}
-        self.bins.extend(self.bins.first_ns, max(self.bins.last_ns, *ends.values()))
         for number, state in self.states.items():
-            if 0 <= state.full_since < ends[number]:
-                state.unended_ns = ends[number] - state.full_since
-                _add_stalls(state, [(state.full_since, ends[number])])
+            end_ns = self._names.end_ns(number)
+            if 0 <= state.full_since < end_ns:
+                state.unended_ns = end_ns - state.full_since
+                _add_stalls(state, [(state.full_since, end_ns)])
                 state.full_since = -1
+                self.bins.extend(self.bins.first_ns, max(self.bins.last_ns, end_ns))
 
     def why_empty(self) -> str | None:
         """Return why there is nothing to draw, or None."""

@@ -37,7 +37,7 @@ class ShownFinding:
     echoes: str
     refusal: str  #: a sentence; empty: nobody refused it
     fault: str  #: a sentence; empty: not known
-    next_step: str
+    next_step: Sequence[str]  #: words and commands in turn; empty: nothing comes next
     evidence: PageTable
     transcript: Sequence[str]
     display_filter: str
@@ -84,7 +84,7 @@ def _finding(finding: Finding, data: ReportData, ladder: Picture | None) -> Show
         refusal=plain_text.refusal(data.transcripts[finding.id][1], data.transcripts[finding.id][0]),
         echoes=_echoes(finding),
         fault=plain_text.fault(finding, data.transcripts[finding.id][0]) if finding.fault else "",
-        next_step=safe_text(f"{finding.next_step.rstrip('.')}.") if finding.next_step else "",
+        next_step=safe_text(f"{finding.next_step.rstrip('.')}.").split("`") if finding.next_step else (),
         evidence=_evidence(finding, data),
         transcript=_transcript(finding, data),
         display_filter=finding.display_filter(),

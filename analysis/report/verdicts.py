@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from analysis.check.text_report import CheckSummary
 from analysis.report.table import Cell, PageColumn, PageTable, without_empty_columns
 from analysis.rules.model import Severity
+from dissector.terminal.amounts import count
 
 if TYPE_CHECKING:
     from analysis.check.findings import Tally
@@ -99,9 +100,8 @@ def _folded(tallies: list[Tally]) -> str:
     """Say which rules are folded away."""
     counts = Counter(tally.verdict for tally in tallies)
     parts = []
-    if counts["holds"]:
-        parts.append("1 rule holds" if counts["holds"] == 1 else f"{counts['holds']} rules hold")
-    if counts["unchecked"]:
-        have = "has" if counts["unchecked"] == 1 else "have"
-        parts.append(f"{counts['unchecked']} {have} nothing to check")
+    for verdict, one, many, what in (("holds", "holds", "hold", ""), ("unchecked", "has", "have", " nothing to check")):
+        number = counts[verdict]
+        if number:
+            parts.append(f"{count(number, 'rule')} {one if number == 1 else many}{what}")
     return ", ".join(parts)

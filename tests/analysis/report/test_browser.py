@@ -209,6 +209,9 @@ def test_reading_without_script(browser: Browser, folder: Path) -> None:
 def test_printing_shows_closed_findings(browser: Browser, folder: Path) -> None:
     page = browser.open(folder / "broken.html")
     assert page.run("[...document.querySelectorAll('details.finding')].some(d => !d.open)") is True
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.texts("#rules-table th button")[:2] == ["rule", "verdict"]  # headings are buttons, and printed
+    assert page.texts("#rules .filter") == page.texts("button.small") == []
     printed = page.call("Page.printToPDF")
     assert len(printed["data"]) > 20_000
     assert page.run("[...document.querySelectorAll('details.finding')].every(d => d.open)") is True
