@@ -7,7 +7,7 @@ side knew at the time; this plot shows what passed the capture point.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -163,8 +163,9 @@ class FlowPlot:
         empty = largest > _EMPTY * top
         if largest and not empty:
             top = max(top, largest)
-            at, form = _corners(window), {"color": theme.ink, "linewidth": 1.2, "linestyle": "--"}
-            axes.plot(times[at], window[at], drawstyle="steps-post", label="window", **form)
+            form: dict[str, Any]
+            at, form = _corners(window), {"drawstyle": "steps-post", "linewidth": 1.2, "linestyle": "--"}
+            axes.plot(times[at], window[at], color=theme.ink, label="window", **form)
         for begin, end in state.stalls:
             axes.axvspan(
                 time_axis(begin), time_axis(end), color=theme.series[1], alpha=0.25, linewidth=0, label="stall"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from analysis.plots.batch import PlotBatch
+    from dissector.array_types import Longs
 
 _SIDES = ("client", "server")
 #: Kinds of missing bytes: name, place in the row, shape, index of the series (None: the colour of errors), what it is.
@@ -72,7 +73,7 @@ class Gaps:
         """Draw the figure."""
         bins, theme = self.bins, context.theme
         time_axis = TimeAxis(bins.first_ns or 0, bins.last_ns)
-        chosen = busiest(sum(bins[name] for name, *_ in _KINDS).sum(axis=1), bins.keys)
+        chosen = busiest(self._unread().sum(axis=1), bins.keys)
         figure, (above, below) = context.figure(
             figure_height(len(chosen)) + 2.3, rows=2, sharex=True, height_ratios=[0.36 * max(len(chosen), 2), 1.8]
         )
@@ -120,7 +121,7 @@ class Gaps:
     def _draw_sums(self, axes: Axes, time_axis: TimeAxis, context: FigureContext) -> None:
         """Draw how many bytes could not be read so far, from either side."""
         bins, theme = self.bins, context.theme
-        unread = sum(bins[name] for name, *_ in _KINDS)
+        unread = self._unread()
         sides = np.array([key & 1 for key in bins.keys])
         ends = time_axis(np.r_[np.maximum(bins.starts_ns(), bins.first_ns or 0), bins.last_ns])
         for side, (name, dash) in enumerate(zip(_SIDES, ("--", "-"), strict=True)):
@@ -133,6 +134,10 @@ class Gaps:
         axes.set_ylim(bottom=0)
         label_amounts(axes, "B", 1024)
         axes.set_ylabel("unread so far")
+
+    def _unread(self) -> Longs:
+        """Return by lane and bin how many bytes could not be read."""
+        return self.bins["lost"] + self.bins["cut"] + self.bins["skipped"]
 
     def _write_numbers(self, axes: Axes, chosen: list[int], context: FigureContext) -> None:
         """Write the numbers of each row beside it."""
