@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from analysis.check.inspection import Inspection
     from analysis.check.selection import Selection
     from analysis.rules import Rule
+    from analysis.stats.statistics import Statistics
     from dissector.codec.message import Decoded
     from uprscope.reading import Captures
 
@@ -71,6 +72,24 @@ def streams(captures: Captures, **reading: Unpack[Reading]) -> Streams:
     ...     print(row["vbucket"], row["status"], row["last_seqno"])
     """
     return Streams(inputs_of(captures), options_of(reading))
+
+
+def stats(captures: Captures, connection: int | str | None = None, **reading: Unpack[Reading]) -> Statistics:
+    """Sum captures up in one value: traffic, latencies, stalls, streams, losses.
+
+    captures    a file, directory or pattern, "-" for standard input, or several
+    connection  this one only: its number in listings, or its id
+    reading     separate, ports, decode_as, dialect, limits: see Reading
+
+    docs/stats.md says what is counted.
+
+    >>> found = uprscope.stats("capture.pcap")
+    >>> found.stalls.count, found.acks.p99_ns
+    """
+    from analysis.stats.collect import collect  # noqa: PLC0415 - the rules' context takes a while to load
+
+    chosen = None if connection is None else str(connection)
+    return collect(inputs_of(captures), options_of(reading), connection=chosen)[0]
 
 
 def check(

@@ -15,6 +15,7 @@ from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import Context
 from analysis.context.frame_refs import Ref
 from analysis.rules import RULES
+from analysis.rules.model import GAP, reason_of_loss
 from analysis.rules.row_sets import PARTS, table_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Checker:
         self._connections, self._captures = self._context.connections, self._context.captures
         self._roots: dict[tuple[object, ...], Finding] = {}
         self._blamed: list[tuple[Finding, Fault, int, int]] = []  #: with the connection, and the guilty frame's side
+        self._lost: dict[str, Counter[int]] = {}  #: by rule and connection: cases that something lost leaves undecided
         self._kept: dict[str, int] = dict.fromkeys(self.tallies, 0)
         self._by_table: dict[str, dict[str, list[tuple[Rule, Check]]]] = {}
         for rule in self.rules:
@@ -73,6 +75,7 @@ class Checker:
             roles = self._context.roles.of(connection)
             finding.fault, finding.at_sender = party_at_fault(fault, roles, side)
         self.has_upr = self._context.has_upr
+        self._tell_losses()
         del self._context, self._blamed
         self._selection.confirm(self._connections.names)
         self.findings.sort(key=lambda finding: (finding.severity.rank, finding.rule, finding.time_ns, finding.id))
@@ -102,7 +105,10 @@ class Checker:
                 doubtful = doubtful & decided
             count = int(np.count_nonzero(doubtful))
             if count:
-                tally.unknown[unknown.reason] += count
+                if unknown.reason == GAP:
+                    self._note_lost(rule, table["connection"][doubtful])
+                else:
+                    tally.unknown[unknown.reason] += count
                 decided = ~doubtful if decided is None else decided & ~doubtful
         broken = ~check.holds(table).astype(bool, copy=False)
         if decided is not None:
@@ -111,6 +117,18 @@ class Checker:
             found = np.flatnonzero(broken)
             tally.violated += len(found)
             self._report(rule, check, table.take(found))
+
+    def _note_lost(self, rule: Rule, connections: NDArray[np.int64]) -> None:
+        """Count cases that something lost leaves undecided; in the end their connections tell what that was."""
+        counts = self._lost.setdefault(rule.id, Counter())
+        for connection, count in zip(*np.unique(connections, return_counts=True), strict=True):
+            counts[int(connection)] += int(count)
+
+    def _tell_losses(self) -> None:
+        """Say what was lost, now that it is known what every connection has."""
+        for rule, counts in self._lost.items():
+            for connection, count in counts.items():
+                self.tallies[rule].unknown[reason_of_loss(self._context.doubts.of(connection))] += count
 
     def _report(self, rule: Rule, check: Check, table: Table) -> None:
         """Make findings of the rows of a table that the selection wants."""

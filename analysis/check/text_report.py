@@ -62,6 +62,9 @@ class CheckSummary:
         self._rules = {rule.id: rule for rule in rules}
         self._selection = selection
         self._findings = Counter(finding.rule for finding in inspection.findings)
+        self._worst: dict[str, Severity] = {}  #: of the findings of a rule, which may be milder than the rule
+        for finding in inspection.findings:
+            self._worst.setdefault(finding.rule, finding.severity)
 
     def lines(self, terminal: Terminal, *, everything: bool = False) -> Iterator[str]:
         """Give out the lines that come before the findings."""
@@ -101,17 +104,18 @@ class CheckSummary:
             return f"{hidden}; {cases}." if cases else f"{hidden}."
         by_severity = Counter(finding.severity for finding in inspection.findings)
         parts = [_count(by_severity[each], _NOUNS[each]) for each in Severity if by_severity[each]]
-        text = f"{_count(len(inspection.findings), 'finding')}: {', '.join(parts)}"
+        text = _count(len(inspection.findings), "finding")
+        violations = sum(tally.violated - tally.mild for tally in inspection.tallies)
+        if violations != len(inspection.findings):
+            text += f" of {_count(violations, 'violation')}"
+        text += f": {', '.join(parts)}"
         if inspection.left_out:
             text += f"; {_count(inspection.left_out, 'more violation')} of the same rules only counted"
         return f"{text}; {cases}." if cases else f"{text}."
 
     def undecided(self) -> int:
-        """Return how many cases could not be decided, of rules that are as severe as was asked for."""
-        least = self._selection.severity.rank
-        return sum(
-            tally.undecided for tally in self._inspection.tallies if self._rules[tally.rule].severity.rank <= least
-        )
+        """Return how many cases could not be decided, of the rules that the table is about."""
+        return sum(tally.undecided for tally in self._inspection.tallies if self._matters(tally))
 
     def hidden(self) -> str:
         """Say what was left out, and by which option."""
@@ -136,7 +140,11 @@ class CheckSummary:
         return _verdict(tally) == "violated" or (severe_enough and _verdict(tally) == "unknown")
 
     def _order(self, tally: Tally) -> tuple[int, int, str]:
-        return ([*_VERDICTS].index(_verdict(tally)), self._rules[tally.rule].severity.rank, tally.rule)
+        return ([*_VERDICTS].index(_verdict(tally)), self._severity(tally).rank, tally.rule)
+
+    def _severity(self, tally: Tally) -> Severity:
+        """Return how bad a rule's findings are, or else how bad it is to break it."""
+        return self._worst.get(tally.rule, self._rules[tally.rule].severity)
 
     def _table(self, tallies: Sequence[Tally], terminal: Terminal, *, everything: bool) -> Iterator[str]:
         rows = []
@@ -144,7 +152,7 @@ class CheckSummary:
             unknown = f"{tally.undecided:,} {', '.join(sorted(tally.unknown))}" if tally.undecided else ""
             numbers = [tally.checked, tally.violated - tally.mild, self._findings[tally.rule]]
             cells = [f"{number:,}" if number else "" for number in numbers]
-            rows.append((tally.rule, self._rules[tally.rule].severity.value, _verdict(tally), *cells, unknown))
+            rows.append((tally.rule, self._severity(tally).value, _verdict(tally), *cells, unknown))
         # Where rules that hold are not listed, the numbers say what the verdict would.
         used = [at for at in range(len(_HEADINGS)) if (at != 2 or everything) and any(row[at] for row in rows)]
         widths = {at: max(len(_HEADINGS[at]), *(len(row[at]) for row in rows)) for at in used}

@@ -17,6 +17,7 @@ from analysis.context.connection_facts import ConnectionFacts
 from analysis.context.connection_rows import ConnectionRows
 from analysis.context.defects import DefectColumns, defect_rows
 from analysis.context.flow_control.tracker import FlowControl
+from analysis.context.losses import ConnectionDoubts
 from analysis.context.progress import DirectionProgress
 from analysis.context.requests.tracker import RequestTracker
 from analysis.context.roles import ConnectionRoles
@@ -59,6 +60,7 @@ class Context:
         self._defects = DefectColumns()
         self._flow = FlowControl(self.clock)
         self._silences = Silences(self.clock, self._tracker)
+        self.doubts = ConnectionDoubts()
         self.has_upr = False  #: whether there was any message of UPR or DCP
         self._count = 0
 
@@ -72,6 +74,7 @@ class Context:
             return
         self._count += frames.size
         self.has_upr = self.has_upr or bool(frames.upr.any())
+        self.doubts.fold(frames)
         self.clock.fold(frames)
         self.roles.fold(frames)
         gaps = self._directions.gaps(frames)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SECOND_NS = 10**9
 _MOST_SERVERS = 3
-_MOST_STREAMS = 4  #: streams without an end that are named
+_MOST_STREAMS = 6  #: streams without an end that are named
 _WHY_PASSED_OVER = "deduplicated, filtered or purged"
 _TIME = slice(11, 19)  #: of ISO 8601: hours, minutes, seconds
 
@@ -253,10 +253,17 @@ def _streams(found: Statistics) -> str:
 
 
 def _open(found: Statistics) -> str:
-    some = [
-        f"vbucket {each.vbucket} of connection {each.connection}" for each in found.streams.some_open[:_MOST_STREAMS]
+    """Name some streams, connection by connection."""
+    named: dict[int, list[str]] = {}
+    for each in found.streams.some_open[:_MOST_STREAMS]:
+        named.setdefault(each.connection, []).append("not known" if each.vbucket is None else str(each.vbucket))
+    parts = [
+        f"connection {number}: vbucket{'s' if len(vbuckets) > 1 else ''} {', '.join(vbuckets)}"
+        for number, vbuckets in named.items()
     ]
-    return ", ".join([*some, *(["…"] if found.streams.open > len(some) else [])])
+    if found.streams.open > _MOST_STREAMS:
+        parts.append("…")
+    return ", ".join(parts)
 
 
 def _listed(numbers: Any) -> str:
