@@ -206,6 +206,18 @@ def test_a_stall_goes_on_until_its_connection_ends(tmp_path: Path, closed: bool,
     assert below.get_title(loc="left").endswith("none: no connection_buffer_size was asked for: flow control is off")
 
 
+def test_a_stall_is_cut_where_the_picture_ends(tmp_path: Path) -> None:
+    big = mutation(VBUCKET, OPAQUE, 1, b"k", b"x" * 400)
+    said = [*opening(b"full", len(big.data)), *streaming(), (SERVER, big), *[(SERVER, noop(8))] * 9]
+    made = FigureSet([plots.kind_of("flow")])
+    full = 4 + 2  # messages before the one that fills the window, each in a packet of its own
+    made.select("1", None, 0, (full + 5) * STEP_NS)
+    made.read(source(written(tmp_path / "a.pcap", *said)))
+    flow: Any = made.plots["flow"]
+    first = BASE_NS + HANDSHAKE * STEP_NS
+    assert flow.states[0].stalls == [(first + full * STEP_NS, first + (full + 5) * STEP_NS)]
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [

@@ -216,6 +216,11 @@ def test_from_rows_and_from_an_archive(tmp_path: Path) -> None:
     ]
     assert tables[0] == tables[1] == tables[2]
     assert "The archive has" in from_archive.text
+    assert [page.inside["h1"] for page in (from_rows, from_archive)] == [["a.parquet"], ["archive"]]
+    connections = [
+        rows_of((tmp_path / f"{name}.html").read_text(), "connections-table") for name in ("rows", "archive")
+    ]
+    assert connections[0] == connections[1] != []
     shutil.rmtree(archive / "findings")
     again = report(tmp_path / "checked.html", "--archive", archive, "--no-pictures")
     assert finding_ids(again) == names
