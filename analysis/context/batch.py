@@ -9,8 +9,8 @@ import numpy as np
 from analysis.context.frame_refs import REF, Ref
 from analysis.context.kinds import KIND_OF
 from dissector.arrow import encoded, plain
-from dissector.frames import message_kinds
 from dissector.frames.batch import DRAFT, PLAIN, FrameBatch
+from dissector.frames.message_kinds import IS_UPR
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ COLUMNS = frozenset(
         *("event_version", "durability_level", "reserved", "deleted", "failover_log", "rollback_seqno"),
     )
 )
-#: Opcodes of UPR and DCP; HELLO is everybody's.
-_IS_UPR = (message_kinds.KIND_OF[PLAIN, 0, :, 0] != message_kinds.NONE) & (np.arange(256) != message_kinds.HELLO)
 _EARLY = {Dialect.UPR.value: 1}
 
 
@@ -58,7 +56,7 @@ class ContextBatch(FrameBatch):
         subtype = np.maximum(self.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
         self.kind = KIND_OF[self.numbering, self.response.astype(np.int64), self.opcode, subtype]
         self.early: Mask = self.by_dialect(_EARLY, 0) > 0
-        self.upr: Mask = _IS_UPR[self.opcode] | (self.numbering != PLAIN)  #: messages of the protocol, answers included
+        self.upr: Mask = IS_UPR[self.opcode] | (self.numbering != PLAIN)  #: messages of the protocol, answers included
         #: Rows whose senders had received something of the other side that the capture lacks, right before them.
         self.peer_lost: Mask = np.broadcast_to(np.False_, (self.size,))
         self._captures = captures

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WIDTH = 10.0  #: inches
 count, duration = amounts.count, amounts.duration
 _PART, _MOST = 16, 0.6  #: 60 % of the weight in 1/16 of the time deserve a figure of their own
-_TOP = 0.72  #: inches for title and subtitle
+TOP = 0.72  #: inches for title and subtitle
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class FigureContext:
         from matplotlib.figure import Figure as Made  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
         from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
 
-        layout = ConstrainedLayoutEngine(rect=(0.0, 0.0, 1.0, 1 - _TOP / height))
+        layout = ConstrainedLayoutEngine(rect=(0.0, 0.0, 1.0, 1 - TOP / height))
         figure = Made(figsize=(width, height), layout=layout)
         axes = figure.subplots(rows, squeeze=False, **grid)
         return figure, list(axes.flat)
@@ -71,6 +71,12 @@ class FigureContext:
         left = 0.12 / figure.get_size_inches()[0]
         figure.text(left, 1 - 0.14 / height, title, fontsize=12, fontweight="bold", va="top")
         figure.text(left, 1 - 0.42 / height, "  |  ".join(parts), fontsize=8, color=self.theme.quiet, va="top")
+
+
+def described(figure: Figure) -> str:
+    """Say in words what a figure shows: what stands below its title, and above its panels."""
+    below = [text.get_text().replace("  |  ", ", ") for text in figure.texts[1:2]]
+    return "; ".join([*below, *filter(None, (axes.get_title(loc="left") for axes in figure.axes))])
 
 
 class TimeAxis:

@@ -72,7 +72,7 @@ class FigureSet:
 
     def read(self, source: FrameSource, watch: Watch | None = None) -> None:
         """Read all frames, and finish."""
-        reader = source.open(self.columns)
+        reader = source.open(self.columns, self.names.end)
         advance = watch(reader) if watch is not None else None
         for batch in reader:
             if advance is not None:
@@ -89,6 +89,7 @@ class FigureSet:
         if self.checker is not None:
             self.checker.fold(batch)
         whole = PlotBatch(batch, self.names)
+        self.names.last_ns = max(self.names.last_ns, int(whole.time_ns.max()))
         chosen = self._selected(whole)
         if chosen.size:
             for plot in self.plots.values():
@@ -109,6 +110,7 @@ class FigureSet:
     def _selected(self, whole: PlotBatch) -> PlotBatch:
         if self.start_ns is None:
             self.start_ns = int(whole.time_ns[0])
+            self.names.until_ns = min(self.start_ns + self._until_ns, _FOREVER)
         timed = self._from_ns > 0 or self._until_ns < _FOREVER
         if self._connection is None and self._vbucket is None and not timed:
             return whole

@@ -111,6 +111,14 @@ class Collector:
             notes=tuple(self._notes(len(rows))),
         )
 
+    def connection_rows(self) -> list[Row]:
+        """Return all connections as listings have them, once they have ended."""
+        return self._rows.sorted() if self._stored is None else self._stored.rows()
+
+    def stream_rows(self) -> list[Row]:
+        """Return all streams as listings have them."""
+        return list(stream_rows(self._streams))
+
     def _connection(self, row: Row) -> ConnectionStatistics:
         name = row["connection"]
         place = self._numbering.numbers[name] - 1
