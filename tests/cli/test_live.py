@@ -16,6 +16,7 @@ from analysis.check.inspection import check
 from analysis.check.selection import Selection
 from analysis.rules import Severity
 from dissector.capture import expand
+from dissector.capture.live import GrowingFile
 from dissector.frames.reader import FrameReader
 from tests.support.live_feed import PATIENCE_S, pieces_of, running
 from uprscope import cli
@@ -103,25 +104,24 @@ def test_each_finding_is_shown_once_it_is_proven(pieces: list[bytes], complete: 
 
 
 def test_a_signal_is_the_end_of_the_input(pieces: list[bytes], complete: list[int], tmp_path: Path) -> None:
-    target = tmp_path / "rows.parquet"
-    with running("dissect", "-", "-o", target) as rows, running("dissect", "-", "--format", "ndjson") as shown:
+    target, nothing = tmp_path / "rows.parquet", tmp_path / "nothing.ndjson"
+    with (
+        running("dissect", "-", "-o", target) as rows,
+        running("dissect", "-", "--format", "ndjson") as shown,
+        running("dissect", "-", "-o", nothing) as early,
+    ):
         messages = sum(last <= 20 for last in complete)
         for each in (rows, shown):
             each.write(b"".join(pieces[:21]) + pieces[21][:7])  # the last one is half written: that is no damage
         shown.wait_for(messages)
-        wait_for_file(tmp_path, ".*.partial")  # it is open before anything is read
-        for each, number in ((rows, signal.SIGTERM), (shown, signal.SIGINT)):
+        for name in (target.name, nothing.name):
+            wait_for_file(tmp_path, f".{name}.*.partial")  # it is open before anything is read
+        for each, number in ((rows, signal.SIGTERM), (shown, signal.SIGINT), (early, signal.SIGINT)):
             each.process.send_signal(number)
-            assert each.end() == (0, "")
+        assert rows.end() == shown.end() == (0, "")
+        assert early.end() == (0, "uprscope: no frames: no packets\n")
     assert pq.read_metadata(target).num_rows == len(shown.lines) == messages
-
-
-def test_a_signal_before_anything_came(tmp_path: Path) -> None:
-    with running("dissect", "-", "-o", tmp_path / "rows.ndjson") as command:
-        wait_for_file(tmp_path, ".*.partial")
-        command.process.send_signal(signal.SIGINT)
-        assert command.end() == (0, "uprscope: no frames: no packets\n")
-    assert (tmp_path / "rows.ndjson").read_bytes() == b""
+    assert nothing.read_bytes() == b""
 
 
 def wait_for_file(folder: Path, pattern: str) -> None:
@@ -152,24 +152,42 @@ def test_a_growing_file(pieces: list[bytes], complete: list[int], tmp_path: Path
     ]
 
 
-def test_a_growing_file_that_is_replaced_or_cut_off(pieces: list[bytes], complete: list[int], tmp_path: Path) -> None:
-    messages = sum(last <= 20 for last in complete)
-    for how, status, why in (
-        ("replaced", 0, "another file has its name"),
-        ("cut off", 3, "the file was cut off while it was read"),
-    ):
-        path = tmp_path / "growing.pcap"
-        path.write_bytes(b"".join(pieces[:21]))
-        with running("dissect", path, "--growing", "--format", "ndjson") as command:
-            command.wait_for(messages)
-            if how == "replaced":
-                path.rename(tmp_path / "old.pcap")
-            else:
-                os.truncate(path, 100)
-            ended, said = command.end()
-        assert (ended, len(command.lines)) == (status, messages)
-        assert why in said
-        assert said.count("\n") == 1
+@pytest.mark.parametrize(
+    ("how", "status", "why"),
+    [
+        ("replaced", 0, "growing.pcap: another file has its name, or it is gone: nothing more can come"),
+        ("cut off", 3, "reading fails here: the file was cut off while it was read"),
+    ],
+)
+def test_a_growing_file_that_can_not_grow(
+    how: str,
+    status: int,
+    why: str,
+    pieces: list[bytes],
+    complete: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "growing.pcap"
+    path.write_bytes(b"".join(pieces[:21]))
+    waits: list[str] = []
+
+    def wait(_: GrowingFile) -> None:
+        waits.append(how)
+        if how == "replaced":
+            path.rename(tmp_path / "old.pcap")
+            path.write_bytes(pieces[0])
+        else:
+            os.truncate(path, 100)
+
+    monkeypatch.setattr(GrowingFile, "_pause", wait)
+    assert cli.main(["dissect", str(path), "--growing", "--format", "ndjson"]) == status
+    out, err = capsys.readouterr()
+    assert out.count("\n") == sum(last <= 20 for last in complete)
+    assert waits == [how]
+    assert why in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

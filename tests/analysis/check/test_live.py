@@ -62,8 +62,7 @@ def rows(inspection: Inspection) -> list[dict[str, Any]]:
     return [plain(row_of(finding)) for finding in inspection.findings]
 
 
-@pytest.mark.parametrize("path", CHOSEN, ids=lambda path: path.stem)
-@pytest.mark.parametrize("group", [1, 1024])
+@pytest.mark.parametrize(("path", "group"), [(FEED, 1024), *((path, 1) for path in CHOSEN)])
 def test_the_findings_are_those_of_a_check_of_the_whole(path: Path, group: int) -> None:
     whole = check(path)
     shown, inspection = live(path, group=group)
