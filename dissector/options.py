@@ -12,6 +12,7 @@ from dissector.tcp.ports import DEFAULT_PORTS, Ports
 
 if TYPE_CHECKING:
     from dissector.capture import Damage
+    from dissector.pseudonyms import Pseudonyms
     from dissector.spec.model import Dialect
     from dissector.tcp.connections import Connection
 
@@ -27,7 +28,8 @@ class ReadOptions:
     document_keys: bool = True  #: False: keys of documents may be null in the rows; their hashes never are
     columns: frozenset[str] | None = None  #: make these columns only; None: all
     inspect: bool = False  #: look into documents: whether they are what their datatype says
-    redact: bool = True
+    redact: bool = True  #: withhold log-ins, keys and tokens
+    pseudonyms: Pseudonyms | None = None  #: replace user data before it becomes rows
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
     chunk_bytes: int | None = None  #: None: the size in ``capture.chunk_sizes`` for what is read
 

@@ -151,9 +151,12 @@ def choose(
     criteria: Criteria,
     watch: Callable[[FrameReader], Callable[[], None]],
 ) -> PacketChoice:
-    """Read captures for what is chosen of them; raises UsageError where that is nothing."""
+    """Read captures for what is chosen of them; raises UsageError where that is nothing.
+
+    The criteria are held against the frames as they are, redacted or not.
+    """
     frames = ChosenFrames(inputs)
-    reader = FrameReader(inputs, replace(options, columns=COLUMNS | criteria.columns))
+    reader = FrameReader(inputs, replace(options, columns=COLUMNS | criteria.columns, pseudonyms=None))
     advance = watch(reader)
     for batch in reader:
         advance()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dissector.link.segment_block import SegmentBlock
 
 _HANDSHAKE = 3  #: packets that a connection begins with
+_FOREIGN = "packets of other protocols"
 
 
 class PacketWriter(Protocol):
@@ -58,13 +59,19 @@ class CopyCounts:
 
     left_out: Counter[str] = field(default_factory=Counter)  #: chosen packets that could not be copied, by the reason
     rewritten: int = 0  #: packets with other bytes
+    redacted: bool = False  #: all user data was replaced, and not log-ins alone
 
     def sentences(self) -> list[str]:
         """Say what was not copied as it was."""
-        lines = [f"{self.rewritten:,} packets with log-ins: these are blanked"] if self.rewritten else []
-        if self.left_out:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.left_out.items()))
-            lines.append(f"left out: {reasons}")
+        found = [(count, reason) for reason, count in sorted(self.left_out.items()) if count]
+        left_out = ", ".join(f"{count:,} {reason}" for count, reason in found)
+        lines = []
+        if self.redacted:
+            lines.append(f"{self.rewritten:,} packets are redacted{f'; left out: {left_out}' if left_out else ''}")
+        elif self.rewritten:
+            lines.append(f"{self.rewritten:,} packets with log-ins: these are blanked")
+        if left_out and not self.redacted:
+            lines.append(f"left out: {left_out}")
         return lines
 
 
@@ -82,7 +89,7 @@ class _Copy:
         self._owners = owners
         self._choice = choice
         self._writer = writer
-        self._counts = CopyCounts()
+        self._counts = CopyCounts(redacted=owners.redacting)
         self._starts: dict[int, _ConnectionStart] = {}  #: by number, of connections that are chosen in part
         self._place = 0
         numbers = {name: number for number, name in enumerate(owners.names)}
@@ -96,6 +103,9 @@ class _Copy:
             self._wholly[:] = True
         else:
             self._wholly[[numbers[name] for name in choice.connections if name in numbers]] = True
+        self._foreign = np.zeros(len(owners.names) + 1, bool)
+        if owners.redacting:  # what no frame was found in can't be redacted
+            self._foreign[[name not in owners.speaking for name in owners.names] + [True]] = True
 
     def run(self, inputs: Sequence[Input]) -> CopyCounts:
         """Copy what is chosen."""
@@ -117,12 +127,18 @@ class _Copy:
         ordinals = segments.number + packet_ordinal(block.capture, 0)
         chosen = self._chosen(owner, ordinals, segments.time_ns)
         notes = self._beginnings(owner, segments, chosen)
+        foreign = chosen & self._foreign[owner // 2]
+        self._counts.left_out[_FOREIGN] += int(np.count_nonzero(foreign))
+        chosen &= ~foreign
         rows = segments.number - block.first_number
         picked: list[tuple[int, int]] = [(int(rows[at]), at) for at in np.flatnonzero(chosen).tolist()]
         if self._choice.others:
             without = np.ones(len(block), bool)
             without[rows] = False
             without &= self._in_time(block.time_ns)
+            if self._owners.redacting:
+                self._counts.left_out[_FOREIGN] += int(np.count_nonzero(without))
+                without[:] = False
             picked = sorted([*picked, *((row, -1) for row in np.flatnonzero(without).tolist())])
         for row, at in picked:
             if at < 0:
@@ -168,9 +184,11 @@ class _Copy:
         packet = block.packet(row)
         before = segments.payload(at)
         after = self._owners.payload(place, before)
+        start = int(segments.payload_offset[at] - block.offset[row])
+        if self._owners.redacting:  # padding, and what a network card appends
+            packet = packet[: start + len(after)].ljust(len(packet), b"\0")
         if after == before:
             return packet
-        start = int(segments.payload_offset[at] - block.offset[row])
         if segments.payload_offset[at] >= len(block.buffer):
             self._counts.left_out["fragments of IP"] += 1
             return None

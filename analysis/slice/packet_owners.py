@@ -84,7 +84,8 @@ class PacketOwners:
         """Note what becomes of frames."""
         self.speaking |= set(batch.column("connection").unique().to_pylist())
         opcode = np.frombuffer(table.stream, np.uint8)[table.position + 1]
-        secret = _SECRET[opcode] & self._options.redact
+        redacted = self.redacting
+        secret = _SECRET[opcode] & (self._options.redact and not redacted)
         dialects = batch.column("dialect")
         ends = table.start + table.length
         owners, sides = table.connection.tolist(), table.side.tolist()
@@ -95,7 +96,7 @@ class PacketOwners:
                 if decoded.value.redacted and decoded.value.length:
                     self.secrets += 1
                     places.mark(name, side, start + decoded.value.offset, end)
-            places.replace(name, side, start, end, b"")
+            places.replace(name, side, start, end, table.data(index) if redacted else b"")
 
     def append(self, owners: array[int]) -> None:
         """Take the owners of the next segments."""
@@ -110,8 +111,15 @@ class PacketOwners:
         size = np.dtype(np.int32).itemsize
         return np.frombuffer(self._owners.read(count * size).ljust(count * size, b"\xff"), np.int32)
 
+    @property
+    def redacting(self) -> bool:
+        """Tell whether all bytes are replaced, and not log-ins alone."""
+        return self._options.pseudonyms is not None
+
     def payload(self, place: int, data: bytes) -> bytes:
-        """Return what is to stand in place of a payload."""
+        """Return what is to stand in place of a payload: of bytes that are in no frame zeros, where all is replaced."""
+        if self.redacting:
+            return self.scratch.read(place, len(data))
         mask = self.scratch.read(place, len(data))
         if not mask.strip(b"\0"):
             return data

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -110,4 +110,6 @@ def _write(
 
 def _shows(path: Path, options: ReadOptions, finding: Finding, rule: Rule) -> bool:
     selection = Selection(only=frozenset((finding.id,)))
-    return bool(inspect([Input(path.name, path)], (rule,), options, selection=selection).findings)
+    return bool(
+        inspect([Input(path.name, path)], (rule,), replace(options, pseudonyms=None), selection=selection).findings
+    )
