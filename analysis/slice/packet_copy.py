@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dissector.capture import CaptureReader
-from dissector.link.checksums import with_payload
+from dissector.link.checksums import tcp_header_before, with_payload
 from dissector.link.columnar import ColumnarDecoder
 from dissector.link.segment_block import SYN
+from dissector.pseudonyms.addresses import flow_key_of, with_addresses
 from dissector.tcp.connections import packet_ordinal
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _HANDSHAKE = 3  #: packets that a connection begins with
 _FOREIGN = "packets of other protocols"
+_FRAGMENTS = "fragments of IP"
+_OTHER_HEADERS = "packets in tunnels or with headers cut off"
 
 
 class PacketWriter(Protocol):
@@ -89,7 +92,7 @@ class _Copy:
         self._owners = owners
         self._choice = choice
         self._writer = writer
-        self._counts = CopyCounts(redacted=owners.redacting)
+        self._counts = CopyCounts(redacted=owners.pseudonyms is not None)
         self._starts: dict[int, _ConnectionStart] = {}  #: by number, of connections that are chosen in part
         self._place = 0
         numbers = {name: number for number, name in enumerate(owners.names)}
@@ -104,7 +107,7 @@ class _Copy:
         else:
             self._wholly[[numbers[name] for name in choice.connections if name in numbers]] = True
         self._foreign = np.zeros(len(owners.names) + 1, bool)
-        if owners.redacting:  # what no frame was found in can't be redacted
+        if owners.pseudonyms is not None:  # what no frame was found in can't be redacted
             self._foreign[[name not in owners.speaking for name in owners.names] + [True]] = True
 
     def run(self, inputs: Sequence[Input]) -> CopyCounts:
@@ -136,7 +139,7 @@ class _Copy:
             without = np.ones(len(block), bool)
             without[rows] = False
             without &= self._in_time(block.time_ns)
-            if self._owners.redacting:
+            if self._owners.pseudonyms is not None:
                 self._counts.left_out[_FOREIGN] += int(np.count_nonzero(without))
                 without[:] = False
             picked = sorted([*picked, *((row, -1) for row in np.flatnonzero(without).tolist())])
@@ -185,14 +188,24 @@ class _Copy:
         before = segments.payload(at)
         after = self._owners.payload(place, before)
         start = int(segments.payload_offset[at] - block.offset[row])
-        if self._owners.redacting:  # padding, and what a network card appends
-            packet = packet[: start + len(after)].ljust(len(packet), b"\0")
-        if after == before:
+        pseudonyms = self._owners.pseudonyms
+        if pseudonyms is None and after == before:
             return packet
         if segments.payload_offset[at] >= len(block.buffer):
-            self._counts.left_out["fragments of IP"] += 1
+            self._counts.left_out[_FRAGMENTS] += 1
             return None
         self._counts.rewritten += 1
         key = segments.keys[segments.flow[at]]
         whole = bool(segments.payload_captured[at] == segments.payload_length[at])
-        return with_payload(packet, key, start, after, whole=whole)
+        if pseudonyms is not None:  # padding, and what a network card appends
+            packet = packet[: start + len(after)].ljust(len(packet), b"\0")
+        if pseudonyms is None or not pseudonyms.addresses:
+            return with_payload(packet, key, start, after, whole=whole)
+        header = tcp_header_before(packet, key, start)
+        linktype = int(block.linktype[row])
+        made = with_addresses(pseudonyms, packet, linktype, key, header) if header is not None else None
+        if made is None:
+            self._counts.left_out[_OTHER_HEADERS] += 1
+            return None
+        # The checksum is judged by the old addresses, which it does not cover elsewhere.
+        return with_payload(made, key, start, after, whole=whole, renamed=flow_key_of(pseudonyms, key))

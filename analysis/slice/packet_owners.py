@@ -18,6 +18,7 @@ from analysis.slice.stream_places import Scratch, Slot, StreamPlaces
 from dissector.codec.decoder import decode
 from dissector.frames.reader import FrameReader
 from dissector.link.segment_block import RST, SYN
+from dissector.pseudonyms.permutation import without_addresses
 from dissector.spec import registry
 from dissector.spec.model import Body, Dialect
 from dissector.tcp.connections import Connection, Connections
@@ -49,11 +50,13 @@ class PacketOwners:
     """The owner of every TCP segment of a run, and the bytes that are to stand in its place."""
 
     def __init__(self, options: ReadOptions) -> None:
+        """Prepare to read. Connections keep their ids: addresses are replaced when packets are written."""
         self.names: list[str] = []  #: ids of connections; an owner is twice a place in here, plus the direction
         self.speaking: set[str] = set()  #: ids of connections that have frames
         self.secrets = 0  #: frames with something to blank
         self.scratch = Scratch()
-        self._options = options
+        self.pseudonyms = options.pseudonyms
+        self._options = replace(options, pseudonyms=without_addresses(options.pseudonyms))
         self._owners: IO[bytes] = tempfile.TemporaryFile(prefix="uprscope-")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> PacketOwners:
@@ -84,7 +87,7 @@ class PacketOwners:
         """Note what becomes of frames."""
         self.speaking |= set(batch.column("connection").unique().to_pylist())
         opcode = np.frombuffer(table.stream, np.uint8)[table.position + 1]
-        redacted = self.redacting
+        redacted = self.pseudonyms is not None
         secret = _SECRET[opcode] & (self._options.redact and not redacted)
         dialects = batch.column("dialect")
         ends = table.start + table.length
@@ -111,14 +114,9 @@ class PacketOwners:
         size = np.dtype(np.int32).itemsize
         return np.frombuffer(self._owners.read(count * size).ljust(count * size, b"\xff"), np.int32)
 
-    @property
-    def redacting(self) -> bool:
-        """Tell whether all bytes are replaced, and not log-ins alone."""
-        return self._options.pseudonyms is not None
-
     def payload(self, place: int, data: bytes) -> bytes:
         """Return what is to stand in place of a payload: of bytes that are in no frame zeros, where all is replaced."""
-        if self.redacting:
+        if self.pseudonyms is not None:
             return self.scratch.read(place, len(data))
         mask = self.scratch.read(place, len(data))
         if not mask.strip(b"\0"):

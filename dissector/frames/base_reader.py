@@ -7,6 +7,7 @@ kept here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dissector.capture import CaptureReader, order_by_time
@@ -99,7 +100,7 @@ class BaseReader(ABC, Generic[Output]):
             with CaptureReader(each, index, self.options.chunk_bytes or FRAME_CHUNK_BYTES) as reader:
                 for block in reader:
                     self.bytes_read = finished + reader.raw_position
-                    yield from self._feed(decoder.decode(block))
+                    yield from self._feed(self._renamed(decoder.decode(block)))
             self.report.damage += reader.damage
             finished = self.bytes_read
             if self.options.separate:
@@ -107,6 +108,15 @@ class BaseReader(ABC, Generic[Output]):
         decoder.finish()
         self.report.link.merge(decoder.counts)
         yield from self._end_all()
+
+    def _renamed(self, segments: SegmentBlock) -> SegmentBlock:
+        """Replace the addresses of hosts, if that was asked for."""
+        pseudonyms = self.options.pseudonyms
+        if pseudonyms is None or not pseudonyms.addresses:
+            return segments
+        from dissector.pseudonyms.addresses import flow_key_of  # noqa: PLC0415 - only on request
+
+        return replace(segments, keys=tuple(flow_key_of(pseudonyms, key) for key in segments.keys))
 
     def _end_all(self) -> Iterator[Output]:
         """End the connections that are still open; return what is ready then."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import string
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 _ROUNDS = 10
@@ -46,6 +46,14 @@ class Pseudonyms:
         """Return letters that depend on a text: equal for equal ones, and as good as never for others."""
         size = len(text) if length is None else length
         return hashlib.shake_256(b"filler" + self.secret + text).digest(size).translate(_LETTERS)
+
+    def shuffled(self, data: bytes) -> bytes:
+        """Return other bytes, by a permutation of all of this length."""
+        return _permuted(self.secret, data, _ANY)
+
+    def noise(self, data: bytes, length: int) -> bytes:
+        """Return bytes that depend on others."""
+        return hashlib.shake_256(b"noise" + self.secret + data).digest(length)
 
 
 def is_number(text: bytes) -> bool:
@@ -113,6 +121,11 @@ def _text_of(number: int, length: int, alphabet: bytes) -> bytes:
 def secret_of(text: bytes) -> bytes:
     """Return the secret that a text stands for: any text will do, a longer one is harder to guess."""
     return hashlib.blake2b(text, digest_size=_SECRET_BYTES).digest()
+
+
+def without_addresses(pseudonyms: Pseudonyms | None) -> Pseudonyms | None:
+    """Return the same pseudonyms for everything but addresses: ids of connections and findings depend on those."""
+    return None if pseudonyms is None else replace(pseudonyms, addresses=False)
 
 
 def new_secret() -> bytes:

@@ -62,7 +62,7 @@ def _add_redaction_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_argument(
         "--redact-names", action="store_true", help="and names of users, buckets, connections and clients' software"
     )
-    shared.add_argument("--redact-addresses", action="store_true", help="and the addresses of hosts")
+    shared.add_argument("--redact-addresses", action="store_true", help="and these names, and addresses of hosts")
     shared.add_argument(
         "--redact-key",
         metavar="FILE",
@@ -114,4 +114,4 @@ def _pseudonyms(args: argparse.Namespace) -> Pseudonyms | None:
         if len(text) < _SHORTEST_SECRET:
             raise UsageError(f"--redact-key {args.redact_key}: a secret has at least {_SHORTEST_SECRET} characters")
         secret = secret_of(text)
-    return Pseudonyms(secret, names=args.redact_names, addresses=args.redact_addresses)
+    return Pseudonyms(secret, names=args.redact_names or args.redact_addresses, addresses=args.redact_addresses)

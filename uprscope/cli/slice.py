@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,13 +145,15 @@ def _write_finding(
     from analysis.slice.packets_needed import packets_needed  # noqa: PLC0415
     from analysis.slice.slicer import write_slice  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
+    from dissector.pseudonyms.permutation import without_addresses  # noqa: PLC0415
 
     name, rule = wanted
+    same_ids = replace(options, pseudonyms=without_addresses(options.pseudonyms))
     with watching() as watch:
         chosen = Selection(only=frozenset((name,)))
-        inspection = inspect(inputs, (rule,), options, selection=chosen, watch=watch)
+        inspection = inspect(inputs, (rule,), same_ids, selection=chosen, watch=watch)
     if not inspection.findings:
-        raise UsageError(f"--finding {name}: not found ({_hint(inputs, options, rule)})")
+        raise UsageError(f"--finding {name}: not found ({_hint(inputs, same_ids, rule)})")
     finding = inspection.findings[0]
     needs = packets_needed(inputs, options, finding)
     with destination(args.output) as stream:
