@@ -119,7 +119,8 @@ class Criteria:
             rows = rows[self._frames.hold(batch.column("frame").to_numpy()[rows])]
         first, last = self.times
         time = batch.column("time_ns").to_numpy()[rows]
-        return rows[(time >= first) & (time <= last)]
+        chosen: Longs = rows[(time >= first) & (time <= last)]
+        return chosen
 
     @property
     def times(self) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from dissector.link.segment_block import RST, SYN
 from dissector.pseudonyms.permutation import without_addresses
 from dissector.spec import registry
 from dissector.spec.model import Body, Dialect
+from dissector.tcp import header_check
 from dissector.tcp.connections import Connection, Connections
 
 if TYPE_CHECKING:
@@ -179,6 +180,9 @@ class _OwnerReader(FrameReader):
         elif segment.data and not segment.flags & RST:
             direction = connection.directions[side]
             offset = direction.offset_of((segment.seq + bool(segment.flags & SYN)) & 0xFFFFFFFF)
+            if offset == 0 and self._found.pseudonyms is not None and segment.data[0] in header_check.MAGICS:
+                # What comes of a direction whose first frame is not whole depends on this byte, a magic.
+                self._found.scratch.write(place, segment.data[:1])
             self._streams.add(connection.id, side, Slot(offset, offset + len(segment.data), place))
 
     def _end(self, connection: Connection) -> None:

@@ -51,12 +51,11 @@ def document_of(pseudonyms: Pseudonyms, raw: bytes, datatype: int, *, json: bool
     plain = inflate(raw, silent, registry.MAX_BODY)
     if plain is None:
         return b"\xff" * len(raw)  # no length in front: as malformed as it was
-    for split in range(3):
-        size = _literal_size(len(raw), split)
-        if size >= split:
-            made = _expanded(pseudonyms, plain, size, xattrs=bool(datatype & _XATTR), json=json)
-            return _literals(made, split)
-    return bytes(len(raw))
+    fitting = literal_size(len(raw))
+    if fitting is None:
+        return b"\xff" * len(raw)
+    size, split = fitting
+    return literals(_expanded(pseudonyms, plain, size, xattrs=bool(datatype & _XATTR), json=json), split)
 
 
 def _expanded(pseudonyms: Pseudonyms, plain: bytes, size: int, *, xattrs: bool, json: bool) -> bytes:
@@ -109,15 +108,26 @@ def _malformed(pseudonyms: Pseudonyms, plain: bytes, size: int, *, json: bool) -
     return bytes(made) + plain_of(pseudonyms, plain[end:], json=json)
 
 
-def _literal_size(length: int, split: int) -> int:
-    """Return how many bytes a snappy block of this length holds in literals, ``split`` more than it takes; or -1."""
-    for size in range(max(length - 12, 0), length):
-        if len(_literals(bytes(size), split)) == length:
-            return size
-    return -1
+def literal_size(length: int) -> tuple[int, int] | None:
+    """Return how many bytes a snappy block of this length holds in literals, and in how many more than it takes."""
+    for split in range(3):
+        for size in range(max(length - 12, split), length):
+            if _block_length(size, split) == length:
+                return size, split
+    return None
 
 
-def _literals(plain: bytes, split: int) -> bytes:
+def _block_length(size: int, split: int) -> int:
+    rest = size - split
+    tag = 0 if not rest else 1 if rest <= _SHORT_LITERAL else 1 + _bytes_of(rest - 1)
+    return len(leb128.pack(size)) + 2 * split + tag + rest
+
+
+def _bytes_of(number: int) -> int:
+    return (number.bit_length() + 7) // 8
+
+
+def literals(plain: bytes, split: int) -> bytes:
     """Write a snappy block of literals, as few as hold the bytes and ``split`` more of one byte each."""
     out = bytearray(leb128.pack(len(plain)))
     for at in range(split):
@@ -128,7 +138,7 @@ def _literals(plain: bytes, split: int) -> bytes:
         if last < _SHORT_LITERAL:
             out.append(last << 2)
         else:
-            size = (last.bit_length() + 7) // 8
+            size = _bytes_of(last)
             out.append((_SHORT_LITERAL - 1 + size) << 2)
             out += last.to_bytes(size, "little")
         out += rest
