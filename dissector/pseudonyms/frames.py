@@ -41,7 +41,7 @@ def replaced(pseudonyms: Pseudonyms, dialect: Dialect, data: bytes, *, collectio
     decoded = decode(dialect, data, collections=collections, redact=False)
     if decoded.header is None:
         return bytes(len(data))
-    frame = _FrameRewriter(pseudonyms, decoded, data)
+    frame = _FrameRewriter(pseudonyms, decoded, data, collections=collections)
     made = frame.made()
     again = decode(dialect, made, collections=collections, redact=False)
     if again.defect_ids() == decoded.defect_ids():
@@ -54,10 +54,11 @@ def replaced(pseudonyms: Pseudonyms, dialect: Dialect, data: bytes, *, collectio
 class _FrameRewriter:
     """Rewrites one frame; made for one call."""
 
-    def __init__(self, pseudonyms: Pseudonyms, decoded: Decoded, data: bytes) -> None:
+    def __init__(self, pseudonyms: Pseudonyms, decoded: Decoded, data: bytes, *, collections: bool) -> None:
         self._pseudonyms = pseudonyms
         self._decoded = decoded
         self._data = data
+        self._collections = collections
         self._shape = _shape_of(decoded)
         spec = decoded.spec
         self._name = spec.name if spec is not None else ""
@@ -109,6 +110,9 @@ class _FrameRewriter:
         if self._name == "stat":
             known = _STAT.fullmatch(key) or (self._response and not self._pseudonyms.names)
             return key if known else self._pseudonyms.of(key)
+        if self._opaque and self._collections:  # most likely that of a document
+            prefix = leb128.read(key)[1]
+            return key[:prefix] + self._pseudonyms.of(key[prefix:])
         return self._document_key(key, self._decoded.collection_id)
 
     @property

@@ -25,12 +25,10 @@ from uprscope import cli
 #: Collections, xattrs, snappy, tables of events, records, extended metadata, the draft; troubles of TCP and damage.
 CAPTURES = [
     "captures/22_novalue_v705.pcap",
-    "captures/10_upr_early_dialect.pcap",
     "captures/11_ext_metadata.pcap",
     "captures/04_rollback_errors.pcap",
     "captures/07a_snaplen96.pcap",
     "captures/12_any_cooked.pcap",
-    "captures/13_ipv6.pcapng",
     "captures/rough/rough.pcapng",
     "captures/rough/lossy.pcapng",
     "captures/rough/ipv6-vlan.pcap",
@@ -198,20 +196,15 @@ def test_addresses_are_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.tool("tshark")
-@pytest.mark.parametrize("option", ["--redact", "--redact-addresses"])
-def test_no_checksum_becomes_wrong(option: str, tmp_path: Path) -> None:
-    checks = ("tcp.check_checksum:TRUE", "ip.check_checksum:TRUE")
-    for capture in (
-        "captures/rough/rough.pcapng",
-        "captures/rough/ipv6-vlan.pcap",
-        "captures/clean/collections.pcapng",
-    ):
-        made = redacted(capture, tmp_path / "made.pcapng", option)
-        for path in (capture, str(made)):
-            command = ["tshark", "-r", path, *(part for each in checks for part in ("-o", each))]
-            wrong = "tcp.checksum.status == Bad or ip.checksum.status == Bad or _ws.malformed"
-            done = subprocess.run([*command, "-Y", wrong], capture_output=True, text=True, check=True, timeout=60)
-            assert done.stdout == ""
+@pytest.mark.parametrize("capture", ["captures/rough/ipv6-vlan.pcap", "captures/rough/rough.pcapng"])
+def test_no_checksum_becomes_wrong(capture: str, tmp_path: Path) -> None:
+    """Those of the generated captures are right."""
+    made = redacted(capture, tmp_path / "made.pcapng", "--redact-addresses")
+    options = ("-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE")
+    wrong = "tcp.checksum.status != Good or ip.checksum.status == Bad or _ws.malformed"
+    command = ["tshark", "-r", str(made), *options, "-Y", wrong]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("level", ["container", "packet", "tcp", "frame"])
