@@ -51,6 +51,8 @@ PAGES = (
         ("streams",), "those of uprscope connections --streams: the same page", "dissector.codegen.connections_page"
     ),
     HelpPage(("findings",), "what uprscope check writes for programs", "analysis.codegen.findings_page"),
+    HelpPage(("stats", "statistics"), "what uprscope stats counts, and its JSON", "stats.md"),
+    HelpPage(("sharing", "redaction"), "what --redact replaces for others to see, and what it leaves", "sharing.md"),
     HelpPage(("archive", "spark"), "archives of captures, and their tables", "spark.md"),
     HelpPage(("library",), "uprscope in programs: import uprscope", "library.md"),
     HelpPage(("glossary",), "the words", "glossary.md"),

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dissector.errors import UsageError
 from dissector.spec.model import Dialect
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import Ports
 
 if TYPE_CHECKING:
     from dissector.options import ReadOptions
+    from dissector.pseudonyms import Pseudonyms
 
 EXIT_DAMAGED = 3
+_SHORTEST_SECRET = 16  #: characters
 
 
-def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> argparse._ArgumentGroup:
-    """Declare captures, which may be ``optional``, and how to read them; return the group of the latter."""
+def add_reading_arguments(
+    parser: argparse.ArgumentParser, *, optional: bool = False, redaction: bool = True
+) -> argparse._ArgumentGroup:
+    """Declare captures, which may be ``optional``, and how to read them; return the group of the latter.
+
+    ``redaction``: whether it can be asked for.
+    """
     parser.add_argument(
         "captures",
         nargs="*" if optional else "+",
@@ -37,6 +46,8 @@ def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = F
         help="as --port, with the dialect; auto to find it out, none to leave the port alone",
     )
     reading.add_argument("--dialect", choices=[entry.value for entry in Dialect], help="take this dialect for granted")
+    if redaction:
+        _add_redaction_arguments(parser)
     limits = parser.add_argument_group("limits", "what may be held in memory; reaching one is reported")
     for field in dataclasses.fields(Limits):
         limits.add_argument(
@@ -47,6 +58,22 @@ def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = F
             help=f"default: {field.default:,}",
         )
     return reading
+
+
+def _add_redaction_arguments(parser: argparse.ArgumentParser) -> None:
+    shared = parser.add_argument_group("redaction", "for what is to be given to others (uprscope explain sharing)")
+    shared.add_argument(
+        "--redact", action="store_true", help="replace keys and values of documents by pseudonyms of the same length"
+    )
+    shared.add_argument(
+        "--redact-names", action="store_true", help="and names of users, buckets, connections and clients' software"
+    )
+    shared.add_argument("--redact-addresses", action="store_true", help="and these names, and addresses of hosts")
+    shared.add_argument(
+        "--redact-key",
+        metavar="FILE",
+        help="a file with a secret: the same one gives the same pseudonyms (default: others every time)",
+    )
 
 
 def positive(text: str) -> int:
@@ -69,4 +96,28 @@ def options_of(args: argparse.Namespace) -> ReadOptions:
         inspect=getattr(args, "inspect", False),
         redact=not getattr(args, "show_secrets", False),
         separate=args.separate,
+        pseudonyms=_pseudonyms(args),
     )
+
+
+def _pseudonyms(args: argparse.Namespace) -> Pseudonyms | None:
+    """Return what user data is to be replaced by; None: it stays."""
+    if not hasattr(args, "redact"):
+        return None
+    if not (args.redact or args.redact_names or args.redact_addresses):
+        if args.redact_key is not None:
+            raise UsageError("--redact-key is for --redact, --redact-names or --redact-addresses")
+        return None
+    from dissector.pseudonyms import Pseudonyms  # noqa: PLC0415
+    from dissector.pseudonyms.permutation import new_secret, secret_of  # noqa: PLC0415
+
+    secret = new_secret()
+    if args.redact_key is not None:
+        try:
+            text = Path(args.redact_key).read_bytes().strip()
+        except OSError as error:
+            raise UsageError(f"--redact-key {args.redact_key}: {error.strerror or error}") from error
+        if len(text) < _SHORTEST_SECRET:
+            raise UsageError(f"--redact-key {args.redact_key}: a secret has at least {_SHORTEST_SECRET} characters")
+        secret = secret_of(text)
+    return Pseudonyms(secret, names=args.redact_names or args.redact_addresses, addresses=args.redact_addresses)
