@@ -83,8 +83,8 @@ class CheckSummary:
             yield ""
             yield from terminal.wrap(f"Not listed: {hidden}.", "", "  ")
 
-    def closing(self, *, strict: bool = False) -> str:
-        """Return the last line: the result in a sentence."""
+    def closing(self, *, strict: bool = False, beyond: str = "only counted") -> str:
+        """Return the last line: the result in a sentence; ``beyond`` is what became of those above the limit."""
         inspection = self._inspection
         if not inspection.frames:
             return "No frames, so nothing was checked."
@@ -99,7 +99,7 @@ class CheckSummary:
         parts = [_count(by_severity[each], _NOUNS[each]) for each in Severity if by_severity[each]]
         text = f"{_count(len(inspection.findings), 'finding')}: {', '.join(parts)}"
         if inspection.left_out:
-            text += f"; {_count(inspection.left_out, 'more violation')} of the same rules only counted"
+            text += f"; {_count(inspection.left_out, 'more violation')} of the same rules {beyond}"
         return f"{text}; {cases}." if cases else f"{text}."
 
     def undecided(self) -> int:
