@@ -147,6 +147,15 @@ def test_a_connection_that_never_comes_up_is_said(follow: str) -> None:
     assert selector.unknown_connection == f"--follow {follow}: no such connection (connections are 1 to {len(ids())})"
 
 
+def test_a_connection_that_is_over_did_come_up() -> None:
+    for follow in (ids()[0], "1"):
+        selector = FrameSelector(None, follow, None)
+        assert chosen(selector, split([5]))
+        for name in ids():
+            selector.forget(name)
+        assert selector.unknown_connection is None
+
+
 def test_narrow_is_what_may_leave_frames_out() -> None:
     assert not FrameSelector(None, None, None).is_selective
     assert FrameSelector(None, None, 0).is_selective
