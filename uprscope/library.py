@@ -31,7 +31,7 @@ def frames(
     captures  a file, directory or pattern, "-" for standard input, or several
     columns   these columns, in this order (docs/frames.md); left out: all
     where     frames for which this holds (docs/filters.md)
-    reading   separate, ports, decode_as, dialect, values, show_secrets, limits:
+    reading   separate, ports, decode_as, dialect, values, redact, limits, ...:
               help(uprscope.Reading)
 
     >>> frames = uprscope.frames("ring/*.pcap", ["time_ns", "by_seqno"],
