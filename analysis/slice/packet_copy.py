@@ -15,6 +15,8 @@ import numpy as np
 from dissector.capture import CaptureReader
 from dissector.link.checksums import tcp_header_before, with_payload
 from dissector.link.columnar import ColumnarDecoder
+from dissector.link.drop_counts import Reason
+from dissector.link.reference import ReferenceDecoder
 from dissector.link.segment_block import SYN
 from dissector.pseudonyms.addresses import flow_key_of, with_addresses
 from dissector.tcp.connections import packet_ordinal
@@ -114,8 +116,8 @@ class _Copy:
         """Copy what is chosen."""
         self._owners.rewind()
         end = self._choice.end
+        decoder = ColumnarDecoder()  # one for all inputs, as in the first pass: fragments may go on in the next file
         for index, each in enumerate(inputs):
-            decoder = ColumnarDecoder()
             with CaptureReader(each, index) as reader:
                 for block in reader:
                     if packet_ordinal(index, block.first_number) > end:
@@ -142,6 +144,10 @@ class _Copy:
             if self._owners.pseudonyms is not None:
                 self._counts.left_out[_FOREIGN] += int(np.count_nonzero(without))
                 without[:] = False
+            elif self._owners.secrets:  # which may be in pieces of a datagram
+                held = [row for row in np.flatnonzero(without).tolist() if _is_fragment(block, row)]
+                self._counts.left_out[_FRAGMENTS] += len(held)
+                without[held] = False
             picked = sorted([*picked, *((row, -1) for row in np.flatnonzero(without).tolist())])
         for row, at in picked:
             if at < 0:
@@ -189,9 +195,10 @@ class _Copy:
         after = self._owners.payload(place, before)
         start = int(segments.payload_offset[at] - block.offset[row])
         pseudonyms = self._owners.pseudonyms
-        if pseudonyms is None and after == before:
+        reassembled = bool(segments.payload_offset[at] >= len(block.buffer))
+        if pseudonyms is None and after == before and not (reassembled and self._owners.secrets):
             return packet
-        if segments.payload_offset[at] >= len(block.buffer):
+        if reassembled:
             self._counts.left_out[_FRAGMENTS] += 1
             return None
         self._counts.rewritten += 1
@@ -209,3 +216,10 @@ class _Copy:
             return None
         # The checksum is judged by the old addresses, which it does not cover elsewhere.
         return with_payload(made, key, start, after, whole=whole, renamed=flow_key_of(pseudonyms, key))
+
+
+def _is_fragment(block: PacketBlock, row: int) -> bool:
+    """Tell whether a packet without a segment is a part of a datagram that may have had one."""
+    decoder = ReferenceDecoder()
+    decoder.segment(block.packet(row), int(block.linktype[row]), int(block.original[row]), int(block.time_ns[row]))
+    return bool(decoder.counts.dropped[Reason.FRAGMENT_HELD])

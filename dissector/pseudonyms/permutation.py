@@ -13,6 +13,11 @@ import string
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from dissector.errors import UsageError
+
+#: What is replaced: each level all of those before it, too.
+LEVELS = ("documents", "names", "addresses")
+_SHORTEST_KEY = 16  #: characters
 _ROUNDS = 10
 _SECRET_BYTES = 32
 _REMEMBERED = 1 << 16
@@ -116,6 +121,20 @@ def _text_of(number: int, length: int, alphabet: bytes) -> bytes:
         number, digit = divmod(number, len(alphabet))
         digits[place] = alphabet[digit]
     return bytes(digits)
+
+
+def pseudonyms_of(level: str, key: bytes | None = None, option: str = "key") -> Pseudonyms:
+    """Return what replaces user data up to a level; without a ``key``, of which ``option`` speaks, nobody knows it.
+
+    Raises UsageError for a key that is too short, or a level that is none.
+    """
+    if level not in LEVELS:
+        raise UsageError(f"redact: {level!r} is none of {', '.join(LEVELS)}")
+    if key is not None and len(key) < _SHORTEST_KEY:
+        raise UsageError(f"{option}: a secret has at least {_SHORTEST_KEY} characters")
+    secret = new_secret() if key is None else secret_of(key)
+    reach = LEVELS.index(level)
+    return Pseudonyms(secret, names=reach >= LEVELS.index("names"), addresses=reach >= LEVELS.index("addresses"))
 
 
 def secret_of(text: bytes) -> bytes:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dissector.pseudonyms import Pseudonyms
 
 EXIT_DAMAGED = 3
-_SHORTEST_SECRET = 16  #: characters
 
 
 def add_reading_arguments(
@@ -108,16 +107,13 @@ def _pseudonyms(args: argparse.Namespace) -> Pseudonyms | None:
         if args.redact_key is not None:
             raise UsageError("--redact-key is for --redact, --redact-names or --redact-addresses")
         return None
-    from dissector.pseudonyms import Pseudonyms  # noqa: PLC0415
-    from dissector.pseudonyms.permutation import new_secret, secret_of  # noqa: PLC0415
+    from dissector.pseudonyms.permutation import pseudonyms_of  # noqa: PLC0415
 
-    secret = new_secret()
+    key = None
     if args.redact_key is not None:
         try:
-            text = Path(args.redact_key).read_bytes().strip()
+            key = Path(args.redact_key).read_bytes().strip()
         except OSError as error:
             raise UsageError(f"--redact-key {args.redact_key}: {error.strerror or error}") from error
-        if len(text) < _SHORTEST_SECRET:
-            raise UsageError(f"--redact-key {args.redact_key}: a secret has at least {_SHORTEST_SECRET} characters")
-        secret = secret_of(text)
-    return Pseudonyms(secret, names=args.redact_names or args.redact_addresses, addresses=args.redact_addresses)
+    level = "addresses" if args.redact_addresses else "names" if args.redact_names else "documents"
+    return pseudonyms_of(level, key, f"--redact-key {args.redact_key}")
