@@ -118,8 +118,9 @@ def test_a_signal_is_the_end_of_the_input(pieces: list[bytes], complete: list[in
             wait_for_file(tmp_path, f".{name}.*.partial")  # it is open before anything is read
         for each, number in ((rows, signal.SIGTERM), (shown, signal.SIGINT), (early, signal.SIGINT)):
             each.process.send_signal(number)
-        assert rows.end() == shown.end() == (0, "")
-        assert early.end() == (0, "uprscope: no frames: no packets\n")
+        assert rows.end() == (0, f"uprscope: wrote {target}: {messages} frames\n")
+        assert shown.end() == (0, "")
+        assert early.end() == (0, f"uprscope: wrote {nothing}: 0 frames\nuprscope: no frames: no packets\n")
     assert pq.read_metadata(target).num_rows == len(shown.lines) == messages
     assert nothing.read_bytes() == b""
 
