@@ -232,8 +232,8 @@ def signed(field: Field, value: int) -> int:
 def cache_record(record: Record) -> dict[str, int | str | bytes | None]:
     """Return a record of a cache transfer as the column of them holds it."""
     numbers = {entry.name: signed(entry.spec, entry.value) for entry in record.fields if entry.name != "key_length"}
-    key = {"key": text_of(record.document_key), "key_bytes": record.key}
-    return {"collection_id": record.collection_id, **key, **numbers}
+    key, key_bytes = text_of(record.document_key), record.key
+    return {"collection_id": record.collection_id, "key": key, "key_bytes": key_bytes, **numbers}
 
 
 def signed_pattern(value: int) -> int:
