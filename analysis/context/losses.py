@@ -75,7 +75,7 @@ class ConnectionDoubts:
         return Doubt(found & _DOUBTS)
 
     def _note(self, connections: Longs, bits: int) -> None:
-        self._found[connections] |= bits
+        self._found[connections] |= bits  # the same bits for all: connections may be there several times
 
 
 def after_loss(frames: ContextBatch) -> Mask:
