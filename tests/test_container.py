@@ -55,7 +55,7 @@ def builder() -> str | None:
     for name in ("podman", "docker"):
         if shutil.which(name) is None:
             continue
-        probe = ["pip", "download", "-q", "--no-deps", "-d", "/tmp", "hatchling"]
+        probe = ["pip", "download", "-q", "--no-deps", "-d", "wheels", "hatchling"]
         for words in (["image", "inspect", BASE[0]], ["run", "--rm", BASE[0], *probe]):
             try:
                 asked = subprocess.run([name, *words], capture_output=True, check=False, timeout=60)
