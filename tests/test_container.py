@@ -51,12 +51,20 @@ def test_its_extras_are_ours() -> None:
 
 
 def builder() -> str | None:
-    """A builder that has the base image: a test fetches nothing."""
+    """A builder that works here: it has the base image, runs it, and reaches an index of packages from there."""
     for name in ("podman", "docker"):
-        if shutil.which(name) is not None:
-            asked = subprocess.run([name, "image", "inspect", BASE[0]], capture_output=True, check=False, timeout=60)
-            if asked.returncode == 0:
-                return name
+        if shutil.which(name) is None:
+            continue
+        probe = ["pip", "download", "-q", "--no-deps", "-d", "wheels", "hatchling"]
+        for words in (["image", "inspect", BASE[0]], ["run", "--rm", BASE[0], *probe]):
+            try:
+                asked = subprocess.run([name, *words], capture_output=True, check=False, timeout=60)
+            except subprocess.TimeoutExpired:
+                break
+            if asked.returncode:
+                break
+        else:
+            return name
     return None
 
 
