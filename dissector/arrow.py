@@ -38,6 +38,11 @@ def take(values: pa.Array, places: NDArray[Any], valid: Mask | None = None) -> p
     return call_function("take", [values, _wrapped(pa.int64(), np.ascontiguousarray(places, np.int64), valid)])
 
 
+def replaced(values: pa.Array, mask: Mask, others: pa.Array) -> pa.Array:
+    """Return the values, with the others one after the other where the mask is True."""
+    return call_function("replace_with_mask", [values, pa.array(mask), others])
+
+
 def encoded(values: pa.Array) -> tuple[pa.Array, Ints]:
     """Return the distinct values in order of first appearance, and the place of each value among them."""
     if values.type == pa.string() and _repeats(values):

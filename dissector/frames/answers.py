@@ -136,7 +136,7 @@ def _paired(key: Longs, asks: Mask) -> tuple[Longs, Longs, Longs]:
     far = 2 * len(key) * group  # further down than any sum goes: the least of a group is not that of the one before
     lowest = np.minimum.accumulate(np.minimum(level, 0) - far) + far
     paired = ~asks & (level >= np.where(begins, 0, np.r_[0, lowest[:-1]]))
-    asked = np.cumsum(asks) - asks  # requests before, and answers that have one
+    asked: Longs = np.cumsum(asks) - asks  # requests before, and answers that have one
     answered = np.cumsum(paired) - paired
     requests = np.flatnonzero(asks)
     mine = asked[starts][group] + answered - answered[starts][group]

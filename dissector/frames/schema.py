@@ -232,7 +232,7 @@ def signed(field: Field, value: int) -> int:
 def cache_record(record: Record) -> dict[str, int | str | bytes | None]:
     """Return a record of a cache transfer as the column of them holds it."""
     numbers = {entry.name: signed(entry.spec, entry.value) for entry in record.fields if entry.name != "key_length"}
-    key = {"key": text_of(record.document_key), "key_bytes": record.key}
+    key: dict[str, int | str | bytes | None] = {"key": text_of(record.document_key), "key_bytes": record.key}
     return {"collection_id": record.collection_id, **key, **numbers}
 
 
