@@ -38,9 +38,9 @@ def take(values: pa.Array, places: NDArray[Any], valid: Mask | None = None) -> p
     return call_function("take", [values, _wrapped(pa.int64(), np.ascontiguousarray(places, np.int64), valid)])
 
 
-def with_replaced(values: pa.Array, mask: Mask, replacements: pa.Array) -> pa.Array:
-    """Return the values, in which those that the mask marks are replaced, one after the other."""
-    return call_function("replace_with_mask", [values, pa.array(mask), replacements])
+def replaced(values: pa.Array, mask: Mask, others: pa.Array) -> pa.Array:
+    """Return the values, with the others one after the other where the mask is True."""
+    return call_function("replace_with_mask", [values, pa.array(mask), others])
 
 
 def encoded(values: pa.Array) -> tuple[pa.Array, Ints]:

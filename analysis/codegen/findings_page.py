@@ -33,7 +33,7 @@ rule, how often it was checked and how that went, `--format junit` a test case p
 * A finding has the same `id` in every run over the same traffic: it is made of the rule, the connection and the byte
   of the stream where the guilty frame begins, not of packet numbers. `--baseline` and `uprscope slice` go by it.
 * Columns without a value are left out of JSON. In JSON `facts` is an object, in CSV `frames` and `facts` are words like
-  `guilty=69`.
+  `guilty=69`; CAS and uuids among them are text of hexadecimal digits there, and signed numbers in Parquet.
 * Findings that go back to the same cause are one finding with `echoes`. Of one rule at most {MAX_FINDINGS:,} are
   listed; stderr says how many were counted only.
 * `--live` writes each finding as soon as it is proven, once, and no limit applies. `echoes` are those up to then, and

@@ -16,7 +16,7 @@ from dissector.spec import enums, registry
 from dissector.spec.model import Dialect, Enumeration, Flags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dissector.frames.schema import Column
 
@@ -91,7 +91,7 @@ def fields() -> Mapping[str, FieldInfo]:
 
 def _named(column: Column, source: str) -> FieldInfo:
     """Describe a column of names by the numbers that it stands beside."""
-    plain: dict[str, list[Enumeration | Flags]] = {
+    plain: dict[str, Sequence[Enumeration | Flags]] = {
         "status": [enums.STATUSES],
         "features": [enums.FEATURES],
         "datatype": [enums.DATATYPES],

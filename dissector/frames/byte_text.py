@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dissector.arrow import nulls, take, with_replaced
+from dissector.arrow import nulls, replaced, take
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,8 +41,8 @@ def text_column(column: pa.Array) -> pa.Array:
     mask[strange] = True
     written = [text_of(data) for data in take(column, strange).to_pylist()]
     # What is replaced is no text yet, so the column is one of bytes until all of it is text.
-    replaced = with_replaced(column, mask, pa.array([text.encode() for text in written], pa.binary()))
-    return replaced.view(pa.string())
+    others = pa.array([text.encode() for text in written], pa.binary())
+    return replaced(column, mask, others).view(pa.string())
 
 
 def is_printable(column: pa.Array) -> bool:

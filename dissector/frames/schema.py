@@ -215,7 +215,7 @@ def columns_of(
             import difflib  # noqa: PLC0415 - only for mistyped names
 
             close = difflib.get_close_matches(name, [*schema.names, *aliases], 1)
-            hint = f"did you mean {close[0]}?" if close else "uprscope explain columns lists them"
+            hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
             raise UsageError(f"{option}: no column {name!r} ({hint})")
         if names.count(name) > 1:
             raise UsageError(f"{option}: {name} is there twice")
@@ -232,8 +232,8 @@ def signed(field: Field, value: int) -> int:
 def cache_record(record: Record) -> dict[str, int | str | bytes | None]:
     """Return a record of a cache transfer as the column of them holds it."""
     numbers = {entry.name: signed(entry.spec, entry.value) for entry in record.fields if entry.name != "key_length"}
-    key, key_bytes = text_of(record.document_key), record.key
-    return {"collection_id": record.collection_id, "key": key, "key_bytes": key_bytes, **numbers}
+    key: dict[str, int | str | bytes | None] = {"key": text_of(record.document_key), "key_bytes": record.key}
+    return {"collection_id": record.collection_id, **key, **numbers}
 
 
 def signed_pattern(value: int) -> int:
