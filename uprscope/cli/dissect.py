@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
+from uprscope.cli.list_options import add_list_arguments, list_form, refuse_list_options
 from uprscope.cli.output_options import add_target_arguments, choose_format
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from dissector.display.list_layout import ListForm
     from dissector.filters import Filter
     from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.frames.sources import BatchReader
@@ -55,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = parser.add_argument_group("how to show them")
     shown.add_argument("-V", "--tree", action="store_true", help="every byte of each frame, with offset and meaning")
     shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
+    add_list_arguments(shown)
     add_target_arguments(shown)
     shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
     shown.add_argument(
@@ -112,8 +115,7 @@ def _copy(reader: BatchReader, selector: Any, writer: FrameWriter, limit: int | 
         if left is not None:
             indexes = indexes[:left]
             left -= len(indexes)
-        if len(indexes):
-            writer.write(batch, table, indexes)
+        writer.write(batch, table, indexes)
         if left is not None and left <= 0:
             return
 
@@ -124,6 +126,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     choose_format(args)
     if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
         raise UsageError("-V and -x show text: they go with neither --format nor --fields")
+    if args.format != "text" or args.fields is not None:
+        refuse_list_options(args)
 
 
 def fields_of(args: argparse.Namespace) -> list[str] | None:
@@ -143,8 +147,10 @@ class FrameWriter:
         self._names = names
 
     def write(self, batch: pa.RecordBatch, table: FrameTable | None, indexes: Any) -> None:
-        """Write the chosen rows."""
+        """Write the chosen rows; every batch comes here, even if none of its rows is chosen."""
         del table
+        if not len(indexes):
+            return
         rows = batch if len(indexes) == batch.num_rows else batch.take(indexes)
         self._writer.write(rows if self._names is None else rows.select(self._names))
 
@@ -161,9 +167,15 @@ class TextWriter(FrameWriter):
     """Lines, trees and dumps for people."""
 
     def __init__(
-        self, stream: IO[bytes], args: argparse.Namespace, options: ReadOptions, numbering: ConnectionNumbers
+        self,
+        stream: IO[bytes],
+        args: argparse.Namespace,
+        options: ReadOptions,
+        numbering: ConnectionNumbers,
+        form: ListForm,
     ) -> None:
         from dissector.display.listing import Listing  # noqa: PLC0415 - brings pyarrow along
+        from dissector.display.times import TimeColumn  # noqa: PLC0415
 
         self._stream = stream
         self._args = args
@@ -171,21 +183,35 @@ class TextWriter(FrameWriter):
         to_stdout = args.output in (None, "-")
         self._terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
         self._encoding = sys.stdout.encoding if to_stdout else "utf-8"
-        self._listing = Listing(self._terminal, numbering)
+        self._listing = Listing(self._terminal, numbering, form)
+        self._times = TimeColumn(form.time, numbering)
         self._begun = False
 
     def write(self, batch: pa.RecordBatch, table: FrameTable | None, indexes: Any) -> None:
         """Write the chosen frames."""
+        times = self._times.texts(batch, indexes)
+        if not times:
+            return
         lines: list[str] = []
         if not self._begun and not self._args.tree:
             lines.append(self._listing.heading())
         self._begun = True
-        for index, row in zip(indexes.tolist(), batch.take(indexes).to_pylist(), strict=True):
+        for index, row, time in zip(indexes.tolist(), self._rows(batch, indexes), times, strict=True):
             if not self._args.tree:
-                lines.append(self._listing.line(row))
+                lines += self._listing.lines(row, time)
             if (self._args.tree or self._args.hex) and table is not None:
                 lines += self._details(row, table.data(index))
         self._stream.write(("\n".join(lines) + "\n").encode(self._encoding, "backslashreplace"))
+
+    def _rows(self, batch: pa.RecordBatch, indexes: Any) -> list[dict[str, Any]]:
+        """Return the chosen rows; where they become lines only, with the columns that these take."""
+        from dissector.display.listing import columns_to_show  # noqa: PLC0415
+
+        rows = batch.take(indexes)
+        if not self._args.tree and not self._args.hex:
+            rows = rows.select(columns_to_show(rows))
+        found: list[dict[str, Any]] = rows.to_pylist()
+        return found
 
     def _details(self, row: dict[str, Any], data: bytes) -> Iterator[str]:
         from dissector.codec.decoder import decode  # noqa: PLC0415 - trees only
@@ -222,10 +248,13 @@ def opened(
 
     for_people = args.format in ("text", "json")
     to_stdout = args.output in (None, "-")
-    target = paged(wanted=for_people and not args.no_pager) if to_stdout else destination(args.output)
+    wanted = to_stdout and for_people and not args.no_pager
+    form = list_form(args, paged=wanted) if args.format == "text" and names is None else None
+    listed = form is not None and not args.tree and not args.wrap
+    target = paged(wanted=wanted, sideways=listed) if to_stdout else destination(args.output)
     with target as stream:
-        if args.format == "text" and names is None:
-            writer: FrameWriter = TextWriter(stream, args, options, numbering)
+        if form is not None:
+            writer: FrameWriter = TextWriter(stream, args, options, numbering, form)
         else:
             kind = "tsv" if args.format == "text" else args.format
             writer = FrameWriter(open_writer(kind, stream, marked(schema(names), inspected=options.inspect)), names)

@@ -103,7 +103,8 @@ def test_no_pager(pager: str, tmp_path: Path) -> None:
     done = run("dissect", SMALL, "--limit", "3", "--no-pager", PAGER=pager)
     assert len(done.stdout.splitlines()) == 4
     target = tmp_path / "out"
-    assert run("dissect", SMALL, "--limit", "3", "-o", str(target), PAGER=pager) == Run(0, "", "")
+    in_file = ("--limit", "3", "--width", "80", "-o", str(target))
+    assert run("dissect", SMALL, *in_file, PAGER=pager) == Run(0, "", "")
     assert target.read_text() == done.stdout
 
 
