@@ -33,6 +33,7 @@ _BY_NAME = {
     **dict.fromkeys(("deletion", "expiration", "abort"), _REMOVAL),
     "seqno_advanced": _MARKER,
     "noop": _QUIET,
+    **dict.fromkeys(("sasl_list_mechs", "sasl_auth", "sasl_step", "select_bucket"), _SETUP),
 }
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LEAST_WRAPPED = 24  #: columns; with less, what goes on in the next line begins further left
 _HANGING = 8
+_TIGHT = 40  #: columns; with less, the name of a lesser defect would leave no room for seqno and key
 _COLUMNS = message_details.USED | {"frame", "connection", "direction"}
 
 
@@ -41,6 +42,8 @@ class Listing:
         self._numbering = numbering
         self._form = form or ListForm()
         self._layout = fitting(self._form)
+        room = self._form.room
+        self._tight = room is not None and room - self._layout.start < _TIGHT
         self._arrows = ("→", "←") if terminal.unicode else (">", "<")
 
     def heading(self) -> str:
@@ -97,7 +100,7 @@ class Listing:
         """Return what there is to say in order, and how many parts of it are about trouble."""
         parts = details(row, brief=self._layout.brief, room=left)
         marked = 1 if row["status"] else 0
-        wrong = trouble(row)
+        wrong = trouble(row, tight=self._tight)
         if wrong:
             parts.insert(0, wrong)
             marked += 1

@@ -12,7 +12,7 @@ from dissector.codec import leb128
 from dissector.frames.schema import COLUMNS, FIELD_COLUMNS, NO_END
 from dissector.frames.writers import record_text
 from dissector.spec import enums, registry
-from dissector.spec.model import Dialect, Enumeration, Field, Flags
+from dissector.spec.model import Dialect, Enumeration, Field, Flags, Severity
 from dissector.terminal.alignment import cut, display_width
 from dissector.terminal.style import safe_text
 
@@ -46,7 +46,7 @@ _QUIET = frozenset(
     )
 )
 #: Columns that stand in front of the key, in this order.
-_FIRST = ("rollback_seqno", "by_seqno")
+_FIRST = ("rollback_seqno", "by_seqno", "event")
 _FIELDS = frozenset(column.name for column in FIELD_COLUMNS) - {*_FIRST}
 #: Names that are long, where room is short.
 _BRIEF = {
@@ -90,7 +90,9 @@ def details(row: Row, *, brief: bool = False, room: int | None = None) -> list[s
     if row["status"] is not None:
         status = registry.status_name(row["status"]) or f"status 0x{row['status']:04x}"
         if row["status"] and text:
-            status, text = f"{status}: {_short(reason(text), _REASON_WIDTH)}", None
+            why, text = reason(text), None
+            if why.lower().replace(" ", "_") != status:  # Not supported, says not_supported
+                status = f"{status}: {_short(why, _REASON_WIDTH)}"
         parts.append(status)
     parts += [_field(name, row[name], brief=brief) for name in _FIRST if row.get(name) is not None]
     if row.get("key") is not None:
@@ -114,9 +116,13 @@ def details(row: Row, *, brief: bool = False, room: int | None = None) -> list[s
     return parts
 
 
-def trouble(row: Row) -> str:
-    """Return what is wrong with a frame, and what is missing before it."""
+def trouble(row: Row, *, tight: bool = False) -> str:
+    """Return what is wrong with a frame, and what is missing before it; ``tight``: of lesser defects only how bad."""
     parts = list(row["defects"])
+    if tight and parts:
+        severe = [registry.DEFECT_BY_ID[name].severity for name in parts]
+        parts = [name for name, each in zip(parts, severe, strict=True) if each is Severity.ERROR]
+        parts += [each.value for each in Severity if each in severe and each is not Severity.ERROR]
     parts += [f"{name}={row[name]}" for name in _LOSSES if row.get(name)]
     return "[" + " ".join(parts) + "]" if parts else ""
 
