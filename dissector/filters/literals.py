@@ -46,6 +46,8 @@ def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
     if token.kind is TokenKind.WORD:
         return _named(text, token, info)
     kind = info.kind
+    if kind is FieldKind.BOOLEAN:
+        return tree.Boolean(boolean(text, token))
     if kind in NUMERIC or kind in {FieldKind.NUMBERS, FieldKind.LOG}:
         if token.kind is TokenKind.NUMBER:
             return tree.Number(token.number)
@@ -69,6 +71,15 @@ def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
             raise _unknown(text, value, token.position, info)
         return tree.Text(value)
     raise FilterError(f"expected {wanted(info)}: {info.name} is {kind.value}", text, token.position)
+
+
+def boolean(text: str, token: Token) -> bool:
+    """Read true or false, or 1 or 0."""
+    if token.kind is TokenKind.NUMBER and token.number in {0, 1}:
+        return token.number == 1
+    if token.kind is TokenKind.WORD and token.text.lower() in {"true", "false"}:
+        return token.text.lower() == "true"
+    raise FilterError("expected true or false", text, token.position)
 
 
 def string(text: str, token: Token) -> str:
