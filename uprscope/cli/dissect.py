@@ -12,6 +12,7 @@ from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
 from uprscope.cli.list_options import add_list_arguments, list_form, refuse_list_options
 from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.tshark_options import add_tshark_arguments, apply_tshark_options, heading_wanted, own_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,7 @@ examples:
   uprscope dissect capture.pcap --filter 'defects' -V
   uprscope dissect capture.pcap --follow 2 --vbucket 17
   uprscope dissect ring/*.pcap.zst --limit 100 --no-pager
+  uprscope dissect -r capture.pcap -Y 'upr.status != success' -t ad -c 20
   uprscope dissect capture.pcap --format ndjson | jq .name
   uprscope dissect capture.pcap --format parquet -o frames.parquet
   tcpdump -w - port 11210 | uprscope dissect -
@@ -48,12 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_reading_arguments(parser)
     chosen = parser.add_argument_group("which frames")
-    chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
+    chosen.add_argument("-Y", "--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
     chosen.add_argument("--follow", metavar="CONNECTION", help="only this connection: its number or its id")
     chosen.add_argument(
         "--vbucket", type=_vbucket, metavar="N", help="only this vbucket, answers to its requests included"
     )
-    chosen.add_argument("--limit", type=positive, metavar="N", help="stop after N frames")
+    chosen.add_argument(
+        "-c", "--limit", type=positive, metavar="N", help="stop after N frames, of those that are shown (tshark: read)"
+    )
     shown = parser.add_argument_group("how to show them")
     shown.add_argument("-V", "--tree", action="store_true", help="every byte of each frame, with offset and meaning")
     shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
@@ -66,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
     shown.add_argument("--show-secrets", action="store_true", help="do not withhold log-ins, keys and tokens")
     shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
+    add_tshark_arguments(parser)
 
 
 def _vbucket(text: str) -> int:
@@ -85,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     options = options_of(args)
+    apply_tshark_options(args)
     names = fields_of(args)
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
@@ -136,7 +142,8 @@ def fields_of(args: argparse.Namespace) -> list[str] | None:
         return None
     from dissector.frames.schema import columns_of  # noqa: PLC0415 - brings pyarrow along
 
-    return columns_of(args.fields, "--fields")
+    option = "-e" if args.tshark_fields else "--fields"
+    return columns_of(own_names(args.fields, option), option)
 
 
 class FrameWriter:
@@ -257,7 +264,8 @@ def opened(
             writer: FrameWriter = TextWriter(stream, args, options, numbering, form)
         else:
             kind = "tsv" if args.format == "text" else args.format
-            writer = FrameWriter(open_writer(kind, stream, marked(schema(names), inspected=options.inspect)), names)
+            form_schema = marked(schema(names), inspected=options.inspect)
+            writer = FrameWriter(open_writer(kind, stream, form_schema, heading=heading_wanted(args)), names)
         try:
             yield writer
         except BaseException:

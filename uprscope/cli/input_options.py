@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dissector.spec.model import Dialect
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import Ports
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dissector.options import ReadOptions
 
 EXIT_DAMAGED = 3
@@ -18,13 +20,27 @@ EXIT_DAMAGED = 3
 
 def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Declare captures, which may be ``optional``, and how to read them."""
-    parser.add_argument(
+    positional = parser.add_argument(
         "captures",
         nargs="*" if optional else "+",
+        default=[],
+        action=_Captures,
         metavar="CAPTURE",
         help="file, directory, pattern, or - for standard input",
     )
     reading = parser.add_argument_group("reading")
+    reading.add_argument(
+        "-r",
+        dest="captures",
+        default=[],
+        action=_Captures,
+        const=positional,
+        metavar="FILE",
+        help="another way to name a CAPTURE, as in tshark",
+    )
+    reading.add_argument(
+        "-n", action="store_true", dest="no_names", help="does nothing: addresses and ports are never resolved"
+    )
     reading.add_argument("--separate", action="store_true", help="connections do not go on from one file to the next")
     reading.add_argument(
         "--port", action="append", default=[], metavar="N", help="this port is memcached, whatever it looks like"
@@ -46,6 +62,28 @@ def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = F
             metavar="N",
             help=f"default: {field.default:,}",
         )
+
+
+class _Captures(argparse.Action):
+    """Collects captures, named with an option or without, in the order given.
+
+    The option's constant is the positional argument, which is not needed beside it. Without the option it is needed,
+    and argparse says so.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Add one capture or several."""
+        del parser, option_string
+        if isinstance(self.const, argparse.Action):
+            self.const.nargs, self.const.required = "*", False
+        named = [values] if isinstance(values, str) else [*(values or ())]
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *named])
 
 
 def positive(text: str) -> int:
