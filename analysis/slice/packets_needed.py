@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.context import kinds
+from analysis.slice import frame_packets
+from analysis.slice.frame_packets import FramePackets
+from analysis.slice.packet_choice import NO_LAST, PacketChoice, Side, Spans
 from dissector.frames.reader import FrameReader
-from dissector.tcp.connections import packet_ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,27 +33,18 @@ if TYPE_CHECKING:
 
 
 #: Messages without which the rest of a connection can't be read.
-_STREAM = (kinds.STREAM_REQUEST, kinds.ADD_STREAM)
-_SET_UP = np.array((kinds.HELLO, kinds.OPEN, kinds.CONTROL, *_STREAM))
-_COLUMNS = frozenset(
-    (
-        *("frame", "capture", "capture_first", "packet_first", "packet_last", "connection", "direction", "opcode"),
-        *("response", "vbucket", "opaque", "src", "sport", "dst", "dport", "time_ns", "acked_offset", "end_offset"),
-    )
-)
-_BEFORE, _AFTER = 12, 4  #: frames around the guilty one: the framing accepts a broken header only among sound ones
-_FARTHEST_BACK = 256  #: packets to go back at most to one in which a frame begins
-NO_LAST = 1 << 62  #: after every packet
-
-Endpoints = tuple[str, int, str, int]  #: addresses and ports of one direction
+STREAM = (kinds.STREAM_REQUEST, kinds.ADD_STREAM)
+SET_UP = np.array((kinds.HELLO, kinds.OPEN, kinds.CONTROL, *STREAM))
+_COLUMNS = frame_packets.COLUMNS | {"frame", "opcode", "response", "vbucket", "opaque"}
+BEFORE, AFTER = 12, 4  #: frames around the guilty one: the framing accepts a broken header only among sound ones
 
 
 class PacketRange(NamedTuple):
-    """Packets from one ordinal to another, of one direction or of all flows of the finding."""
+    """Packets from one ordinal to another, of one direction or of all connections of the finding."""
 
     first: int
     last: int
-    endpoints: Endpoints | None = None
+    side: Side | None = None
 
 
 _NOWHERE = PacketRange(0, 0)
@@ -66,7 +59,7 @@ class NeededFrame(NamedTuple):
     role: str = ""  #: empty: set-up
 
 
-class PacketChoice(NamedTuple):
+class NeededRanges(NamedTuple):
     """A set of packets, and a description of it."""
 
     what: str
@@ -78,7 +71,6 @@ class PacketsNeeded:
     """The frames and connections that a finding needs."""
 
     connections: set[str]
-    flows: set[Endpoints] = field(default_factory=set)  #: both directions of its connections
     frames: list[NeededFrame] = field(default_factory=list)
     around: PacketRange = field(default=_NOWHERE)  #: some frames before the guilty one, and a few after it
 
@@ -89,13 +81,13 @@ class PacketsNeeded:
             found.setdefault(needed.packets.last, needed.comment)
         return found
 
-    def choices(self) -> Iterator[PacketChoice]:
+    def choices(self) -> Iterator[NeededRanges]:
         """Give out sets of packets, the smallest first."""
         small = tuple(needed.packets for needed in self.frames)
-        yield PacketChoice("only the frames that prove it, and the set-up", small)
+        yield NeededRanges("only the frames that prove it, and the set-up", small)
         guilty = next(needed for needed in self.frames if needed.role == "guilty")
         evidence = [needed for needed in self.frames if needed.role and needed is not guilty]
-        yield PacketChoice(
+        yield NeededRanges(
             "the frames that prove it, those around the guilty one, and the set-up", (*small, self.around)
         )
         reached = (self.around.first, self.around.last)
@@ -103,16 +95,26 @@ class PacketsNeeded:
             reached = (min(reached[0], needed.packets.first), max(reached[1], needed.packets.last))
             names = sorted((needed.frame, guilty.frame))
             what = f"everything on the connection from frame {names[0]} to frame {names[1]}, and the set-up"
-            yield PacketChoice(what, (*small, PacketRange(*reached)))
-        yield PacketChoice("everything on the connection up to the guilty frame", (*small, PacketRange(0, reached[1])))
-        yield PacketChoice("the whole connection", (PacketRange(0, NO_LAST),))
+            yield NeededRanges(what, (*small, PacketRange(*reached)))
+        yield NeededRanges("everything on the connection up to the guilty frame", (*small, PacketRange(0, reached[1])))
+        yield NeededRanges("the whole connection", (PacketRange(0, NO_LAST),))
+
+    def choice(self, needed: NeededRanges) -> PacketChoice:
+        """Return one of the choices by connection and direction, with comments."""
+        spans: dict[Side, list[Spans]] = {}
+        everywhere = [(name, direction) for name in self.connections for direction in (0, 1)]
+        for first, last, side in needed.ranges:
+            for each in [side] if side is not None else everywhere:
+                spans.setdefault(each, []).append(Spans(np.array([first]), np.array([last])))
+        ranges = {side: Spans.joined(found) for side, found in spans.items()}
+        return PacketChoice(needed.what, ranges, comments=self.comments())
 
 
 def packets_needed(inputs: Sequence[Input], options: ReadOptions, finding: Finding) -> PacketsNeeded:
     """Read captures for what a finding needs; ``inputs`` in the order in which they are read."""
     needs = PacketsNeeded({finding.connection})
     while True:
-        reader = _NeededFrameReader(needs, finding, {each.name: index for index, each in enumerate(inputs)})
+        reader = _NeededFrameReader(needs, finding, FramePackets(inputs))
         for batch in FrameReader(inputs, dataclasses.replace(options, columns=_COLUMNS)):
             if reader.read(batch):
                 break
@@ -124,18 +126,15 @@ def packets_needed(inputs: Sequence[Input], options: ReadOptions, finding: Findi
 class _NeededFrameReader:
     """Finds the frames of a finding, and the set-up of their connections."""
 
-    def __init__(self, needs: PacketsNeeded, finding: Finding, captures: dict[str, int]) -> None:
+    def __init__(self, needs: PacketsNeeded, finding: Finding, packets: FramePackets) -> None:
         self.others: set[str] = set()  #: connections of evidence
         self._needs = needs
         self._finding = finding
-        self._captures = captures
+        self._packets = packets
         self._roles = {frame.frame: frame.role for frame in reversed(finding.frames)}
         self._last = max(self._roles)
         self._request_opaques: set[int] = set()  #: opaques of stream requests for the vbucket
         self._recent: Longs = np.empty(0, np.int64)  #: first packets of the last frames before the batch
-        self._before: dict[
-            tuple[str, int], tuple[int, int]
-        ] = {}  #: by direction: the last packet, and where its range began
 
     def read(self, batch: pa.RecordBatch) -> bool:
         """Read a batch; tell whether that was all."""
@@ -150,15 +149,12 @@ class _NeededFrameReader:
         return bool(len(frame)) and int(frame[-1]) >= self._last
 
     def _note_rows(self, batch: pa.RecordBatch, frame: Longs, proving: NDArray[np.bool_]) -> None:
-        first = self._packet_ordinals(batch, "capture_first", "packet_first")
-        last = self._packet_ordinals(batch, "capture", "packet_last")
+        first, last = self._packets.first(batch), self._packets.last(batch)
         chosen_rows = np.flatnonzero(proving | (self._set_up(batch) & (frame <= self._last)))
-        begins = self._begins(batch, first, last)
+        begins = self._packets.begins(batch, first, last)
         self._around(batch, frame, np.r_[self._recent, begins], last)
         for at, row in zip(chosen_rows.tolist(), batch.take(pa.array(chosen_rows)).to_pylist(), strict=True):
-            endpoints = (row["src"], row["sport"], row["dst"], row["dport"])
-            self._needs.flows |= {endpoints, (*endpoints[2:], *endpoints[:2])}
-            packets = PacketRange(int(begins[at]), int(last[at]), endpoints)
+            packets = PacketRange(int(begins[at]), int(last[at]), (row["connection"], row["direction"]))
             self._needs.frames.append(
                 NeededFrame(row["frame"], packets, self._comment(row), self._roles.get(row["frame"], ""))
             )
@@ -168,48 +164,23 @@ class _NeededFrameReader:
         mine = pc.equal(batch.column("connection"), self._finding.connection).to_numpy(zero_copy_only=False)
         for at in np.flatnonzero(mine & (frame == self._finding.guilty.frame)).tolist():
             there = at + len(self._recent)
-            first = int(begins[max(there - _BEFORE, 0) : there + 1].min())
-            self._needs.around = PacketRange(first, int(last[at : at + 1 + _AFTER].max()))
-        self._recent = begins[-_BEFORE:]
-
-    def _packet_ordinals(self, batch: pa.RecordBatch, capture: str, packet: str) -> Longs:
-        encoded = batch.column(capture).dictionary_encode()
-        firsts = [packet_ordinal(self._captures[name], 0) for name in encoded.dictionary.to_pylist()]
-        found: Longs = np.array(firsts, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
-        found += batch.column(packet).to_numpy()
-        return found
+            first = int(begins[max(there - BEFORE, 0) : there + 1].min())
+            self._needs.around = PacketRange(first, int(last[at : at + 1 + AFTER].max()))
+        self._recent = begins[-BEFORE:]
 
     def _set_up(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         """Tell which rows are set-up that matters: of stream requests those for the vbucket, and their responses."""
         opcode, opaque = batch.column("opcode").to_numpy(), batch.column("opaque").to_numpy()
         response = batch.column("response").to_numpy(zero_copy_only=False)
-        chosen: NDArray[np.bool_] = np.isin(opcode, _SET_UP)
+        chosen: NDArray[np.bool_] = np.isin(opcode, SET_UP)
         if self._finding.vbucket is None:
             return chosen
-        stream = np.isin(opcode, _STREAM)
+        stream = np.isin(opcode, STREAM)
         vbucket = batch.column("vbucket").fill_null(-1).to_numpy()
         asked = stream & ~response & (vbucket == self._finding.vbucket)
         self._request_opaques |= set(opaque[asked].tolist())
         chosen &= ~stream | asked | (response & np.isin(opaque, [*self._request_opaques]))
         return chosen
-
-    def _begins(self, batch: pa.RecordBatch, first: Longs, last: Longs) -> Longs:
-        """Return, for each row, the nearest packet up to it in which a frame of its direction begins anew."""
-        begins = first.copy()
-        codes = batch.column("connection").dictionary_encode()
-        names = codes.dictionary.to_pylist()
-        side = codes.indices.to_numpy(zero_copy_only=False) * 2 + batch.column("direction").to_numpy()
-        for code in np.unique(side).tolist():
-            rows = np.flatnonzero(side == code)
-            key = (names[code // 2], code % 2)
-            before = self._before.get(key, (-1, -1))
-            fresh = first[rows] != np.r_[before[0], last[rows][:-1]]
-            index = np.maximum.accumulate(np.where(fresh, np.arange(len(rows)), -1))
-            found = np.where(index < 0, before[1], first[rows][index])
-            far = first[rows] - found > _FARTHEST_BACK
-            begins[rows] = np.where(far, first[rows], found)
-            self._before[key] = (int(last[rows][-1]), int(found[-1]))
-        return begins
 
     def _comment(self, row: dict[str, Any]) -> str:
         finding, role = self._finding, self._roles.get(row["frame"])

@@ -28,16 +28,20 @@ class PcapngWriter:
         self.packets = 0
         self._stream.write(section_header(*_comment(comment), (APPLICATION, b"uprscope slice")))
 
-    def write(self, block: PacketBlock, at: int, comment: str = "") -> None:
-        """Copy one packet."""
+    def write(self, block: PacketBlock, at: int, comment: str = "", data: bytes | None = None) -> None:
+        """Copy one packet, with ``data`` in place of its bytes if that is given."""
         linktype = int(block.linktype[at])
         number = self._interfaces.get(linktype)
         if number is None:
             number = self._interfaces[linktype] = len(self._interfaces)
             self._stream.write(interface(linktype, 0, (RESOLUTION, b"\x09")))
-        data, ticks, original = block.packet(at), int(block.time_ns[at]) % (1 << 64), int(block.original[at])
+        data = block.packet(at) if data is None else data
+        ticks, original = int(block.time_ns[at]) % (1 << 64), int(block.original[at])
         self._stream.write(packet_block(number, ticks, data, original, *_comment(comment)))
         self.packets += 1
+
+    def finish(self) -> None:
+        """Do nothing: the file begins with its section."""
 
 
 def _comment(text: str) -> list[Option]:

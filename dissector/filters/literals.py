@@ -126,6 +126,11 @@ def _elsewhere(word: str) -> str | None:
     return f"its opcode depends on the dialect: use name == {found.name}" if found is not None else None
 
 
+def time_ns(text: str) -> int:
+    """Read a time that stands alone, as nanoseconds since the epoch."""
+    return _time(text, text, 0)
+
+
 def _time(text: str, value: str, position: int) -> int:
     """Read ISO 8601 as nanoseconds since the epoch; without an offset it is UTC."""
     found = _TIME.fullmatch(value)

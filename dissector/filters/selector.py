@@ -38,17 +38,24 @@ class FrameSelector:
     """Selects frames, batch after batch."""
 
     def __init__(
-        self, chosen: Filter | None, follow: str | None, vbucket: int | None, numbering: ConnectionNumbers | None = None
+        self,
+        chosen: Filter | None,
+        follow: str | None,
+        vbucket: int | None,
+        numbering: ConnectionNumbers | None = None,
+        *,
+        option: str = "--follow",
     ) -> None:
         self._filter = chosen
         self._follow = follow.lower() if follow is not None else None
         self._vbucket = vbucket
+        self._option = option  #: that the connection was named with
         self._numbering = numbering or ConnectionNumbers()
         self._pending: PendingRequests[None] = PendingRequests(
             _MAX_PENDING
         )  #: by connection, direction, opcode, opaque
         if self._follow is not None and not _is_number(self._follow) and not _is_id(self._follow):
-            raise UsageError(f"--follow {follow}: give a connection's number in the listing, or its id of 16 digits")
+            raise UsageError(f"{option} {follow}: give a connection's number in the listing, or its id of 16 digits")
 
     @property
     def columns(self) -> frozenset[str]:
@@ -73,7 +80,7 @@ class FrameSelector:
             return None
         count = {0: "no connection has frames", 1: "the only connection is 1"}
         known = count.get(len(numbers), f"connections are 1 to {len(numbers)}")
-        return f"--follow {self._follow}: no such connection ({known})"
+        return f"{self._option} {self._follow}: no such connection ({known})"
 
     def indexes(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """Return the selected rows of a batch."""

@@ -15,6 +15,7 @@ from dissector.link.assigned_numbers import PROTOCOL_TCP
 if TYPE_CHECKING:
     from dissector.array_types import Bytes, Mask, Words
 
+_CHECKSUM_AT = 16  # bytes into a TCP header
 _FIXED_WORDS = 5  # 32-bit words of an IPv4 header without options
 
 
@@ -24,15 +25,48 @@ def ip_header_is_bad(header: bytes) -> bool:
 
 
 def tcp_segment_is_bad(key: bytes, segment: bytes) -> bool:
-    """Tell whether a whole TCP segment fails its checksum, given its flow key; zero counts as not computed.
-
-    The pseudo header's addresses come from the key: the zeros that fill up an IPv4 address add nothing to a sum, and
-    neither does the length of IPv6's length field.
-    """
-    if segment[16:18] == b"\0\0":
+    """Tell whether a whole TCP segment fails its checksum, given its flow key; zero counts as not computed."""
+    if segment[_CHECKSUM_AT : _CHECKSUM_AT + 2] == b"\0\0":
         return False
-    pseudo_header = key[1:33] + PROTOCOL_TCP.to_bytes(4, "big") + len(segment).to_bytes(4, "big")
-    return _sum(pseudo_header + segment) != 0
+    return _sum(_pseudo_header(key, len(segment)) + segment) != 0
+
+
+def with_payload(packet: bytes, key: bytes, start: int, payload: bytes, *, whole: bool) -> bytes:
+    """Return a packet with another payload of the same length, which begins at ``start``, in its TCP segment.
+
+    A checksum that was right is right again; one that was wrong, or that can't be told because the segment is not
+    ``whole``, stays as it is.
+    """
+    end = start + len(payload)
+    changed = bytearray(packet)
+    changed[start:end] = payload
+    header = _tcp_header(packet, key, start)
+    if whole and header is not None and not tcp_segment_is_bad(key, packet[header:end]):
+        at = header + _CHECKSUM_AT
+        if packet[at : at + 2] != b"\0\0":
+            changed[at : at + 2] = b"\0\0"
+            # A sum of zero is written as its other form, which is not taken for a checksum that was never computed.
+            number = _sum(_pseudo_header(key, end - header) + changed[header:end]) or 0xFFFF
+            changed[at : at + 2] = number.to_bytes(2, "big")
+    return bytes(changed)
+
+
+def _tcp_header(packet: bytes, key: bytes, payload: int) -> int | None:
+    """Return where the TCP header before a payload begins: where its own length and the ports say so."""
+    for size in range(20, min(payload, 60) + 1, 4):
+        start = payload - size
+        if packet[start + 12] >> 4 == size // 4 and packet[start : start + 4] == key[33:37]:
+            return start
+    return None
+
+
+def _pseudo_header(key: bytes, length: int) -> bytes:
+    """Return what a checksum covers besides the segment.
+
+    The addresses come from the key: the zeros that fill up an IPv4 address add nothing to a sum, and neither does the
+    length of IPv6's length field.
+    """
+    return key[1:33] + PROTOCOL_TCP.to_bytes(4, "big") + length.to_bytes(4, "big")
 
 
 def _sum(data: bytes) -> int:

@@ -1,10 +1,11 @@
-"""``uprscope slice``: the packets that prove a finding, as a small capture to look at or to attach to a bug report."""
+"""``uprscope slice``: some packets of captures as a capture of their own, to look at or to attach to a bug report."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dissector.errors import UsageError
@@ -15,11 +16,12 @@ from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, opti
 if TYPE_CHECKING:
     import argparse
 
-    from analysis.check.findings import Finding
     from analysis.rules import Rule
+    from analysis.slice.criteria import Criteria
+    from analysis.slice.packet_choice import PacketChoice
     from analysis.slice.slicer import SliceResult
     from dissector.capture import Input
-    from dissector.options import ReadOptions
+    from dissector.options import ReadOptions, ReadReport
 
 _ID = re.compile(r"([A-Za-z]{3}-[0-9]{2})-[0-9A-Fa-f]{8}\Z")
 
@@ -28,11 +30,19 @@ examples:
   uprscope check capture.pcapng
   uprscope slice capture.pcapng --finding SEQ-01-06a74178 -o small.pcapng
   uprscope check small.pcapng
+  uprscope slice capture.pcapng --connection 2 --time 10..12.5 -o small.pcap
+  uprscope slice capture.pcapng --filter 'status != success' -o refused.pcapng
+  uprscope slice capture.pcapng --frames 10-20,33 -o few.pcapng
 
-Kept are the frames that prove the finding, the handshake and the set-up. If a
-check of these does not show the finding again, because bytes are missing in
-between, more of the connection is kept until it does; stderr says what it was.
-Packets have comments, and check gives the finding the same name.
+--connection, --filter, --frames and --time all have to hold. Frames come with
+their handshake and set-up, so that they can be read; without --filter and
+--frames, all packets of the connections and the time are kept. --finding adds
+the frames that prove it. If a check of these does not show the finding again,
+because bytes are missing in between, more of the connection is kept until it
+does; stderr says what it was. Packets have comments in pcapng, and check gives
+the finding the same name.
+Log-ins are blanked, their lengths are kept. docs/sharing.md says what else is
+in a capture.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged."""
 
 
@@ -40,39 +50,112 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
     add_reading_arguments(parser)
-    parser.add_argument("--finding", required=True, metavar="ID", help="the finding, as uprscope check names it")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="write to this pcapng file")
+    chosen = parser.add_argument_group("which packets")
+    chosen.add_argument("--finding", metavar="ID", help="those that show the finding, as uprscope check names it")
+    chosen.add_argument("--connection", metavar="C", help="of this connection: its number in listings, or its id")
+    chosen.add_argument("--filter", metavar="EXPR", help="of frames for which this holds (docs/filters.md)")
+    chosen.add_argument("--frames", metavar="N-M,...", help="of frames with these numbers, as in 10-20,33 or 40-")
+    chosen.add_argument(
+        "--time",
+        metavar="FROM..TO",
+        help="of this time: seconds since the first frame, or as in 2026-11-16T02:10:00Z; one may be left out",
+    )
+    chosen.add_argument("--all", action="store_true", help="all of them")
+    written = parser.add_argument_group("what is written")
+    written.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="write to this file, whose name ends in .pcapng or .pcap"
+    )
+    written.add_argument("--show-secrets", action="store_true", help="do not blank log-ins, keys and tokens")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the slice, and return the exit status."""
-    from analysis.check.inspection import inspect  # noqa: PLC0415
-    from analysis.check.selection import Selection  # noqa: PLC0415
-    from analysis.slice.packets_needed import packets_needed  # noqa: PLC0415
-    from analysis.slice.slicer import write_slice  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.slice.criteria import choose  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.slice.slicer import write_packets  # noqa: PLC0415
     from dissector.capture import order_by_time  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
     from uprscope.cli.dissect import report  # noqa: PLC0415
 
-    name, rule = _read(args.finding)
+    form = capture_form(args.output)
+    wanted = _read(args.finding) if args.finding is not None else None
+    criteria = _criteria(args)
     options = options_of(args)
-    if args.output == "-" and sys.stdout.isatty():
-        raise UsageError("a capture is not for terminals: give a file with -o, or a pipe")
     with contextlib.ExitStack() as stack:
-        inputs = found(args.captures, stack, twice=True)
+        inputs = found(args.captures, stack, twice=True, target=None if args.output == "-" else args.output)
         inputs = inputs if args.separate else order_by_time(inputs)
-        with watching() as watch:
-            chosen = Selection(only=frozenset((name,)))
-            inspection = inspect(inputs, (rule,), options, selection=chosen, watch=watch)
-        if not inspection.findings:
-            raise UsageError(f"--finding {name}: not found ({_hint(inputs, options, rule)})")
-        finding = inspection.findings[0]
-        needs = packets_needed(inputs, options, finding)
-        with destination(args.output) as stream:
-            made = write_slice(inputs, options, finding, rule, needs, stream)
-    report(inspection.report)
-    _tell(finding, made)
-    return EXIT_DAMAGED if inspection.report.damage else 0
+        choice = None
+        if criteria is not None:
+            with watching() as watch:
+                choice = choose(inputs, options, criteria, watch)
+        if wanted is not None:
+            made, read = _write_finding(args, inputs, options, wanted, choice, form)
+        elif choice is not None:
+            with watching() as watch, destination(args.output) as stream:
+                made, read = write_packets(inputs, options, choice, stream, form=form, watch=watch)
+                if not made.packets and not args.all:
+                    raise UsageError("no packet is chosen: there is nothing to write")
+    report(read)
+    _tell(made, wanted)
+    return EXIT_DAMAGED if read.damage else 0
+
+
+def capture_form(name: str) -> str:
+    """Tell the form of a capture that is to be written, pcap or pcapng, by its name."""
+    from dissector.generate.capture_files import FORMS, form_of  # noqa: PLC0415 - brings numpy along
+
+    if name == "-" and sys.stdout.isatty():
+        raise UsageError("a capture is not for terminals: give a file with -o, or a pipe")
+    nameless = name == "-" or (Path(name).exists() and not Path(name).is_file())  # a pipe or a device
+    return FORMS[-1] if nameless else form_of(name)
+
+
+def _criteria(args: argparse.Namespace) -> Criteria | None:
+    """Return what chooses frames; None: nothing but a finding does."""
+    from analysis.slice.criteria import Criteria, read_frames, read_times  # noqa: PLC0415
+    from dissector.filters import parse  # noqa: PLC0415
+
+    limits = {"--connection": args.connection, "--filter": args.filter, "--frames": args.frames, "--time": args.time}
+    given = [option for option, value in limits.items() if value is not None]
+    if args.all and (given or args.finding):
+        raise UsageError(f"--all takes every packet: it does not go with {(given or ['--finding'])[0]}")
+    if not args.all and not given:
+        if args.finding is None:
+            raise UsageError("which packets? Give --finding, --connection, --filter, --frames, --time, or --all")
+        return None
+    return Criteria(
+        chosen=parse(args.filter) if args.filter is not None else None,
+        connection=args.connection,
+        frames=read_frames(args.frames) if args.frames is not None else None,
+        times=read_times(args.time) if args.time is not None else (None, None),
+    )
+
+
+def _write_finding(
+    args: argparse.Namespace,
+    inputs: list[Input],
+    options: ReadOptions,
+    wanted: tuple[str, Rule],
+    beside: PacketChoice | None,
+    form: str,
+) -> tuple[SliceResult, ReadReport]:
+    """Find the finding, and write what shows it; return the report of the search, too."""
+    from analysis.check.inspection import inspect  # noqa: PLC0415
+    from analysis.check.selection import Selection  # noqa: PLC0415
+    from analysis.slice.packets_needed import packets_needed  # noqa: PLC0415
+    from analysis.slice.slicer import write_slice  # noqa: PLC0415
+    from dissector.frames.writers import destination  # noqa: PLC0415
+
+    name, rule = wanted
+    with watching() as watch:
+        chosen = Selection(only=frozenset((name,)))
+        inspection = inspect(inputs, (rule,), options, selection=chosen, watch=watch)
+    if not inspection.findings:
+        raise UsageError(f"--finding {name}: not found ({_hint(inputs, options, rule)})")
+    finding = inspection.findings[0]
+    needs = packets_needed(inputs, options, finding)
+    with destination(args.output) as stream:
+        made = write_slice(inputs, options, finding, rule, needs, stream, form=form, beside=beside)
+    return made, inspection.report
 
 
 def _read(text: str) -> tuple[str, Rule]:
@@ -97,10 +180,12 @@ def _hint(inputs: list[Input], options: ReadOptions, rule: Rule) -> str:
     return f"of {rule.id} there is {', '.join(others)}" if others else f"nothing breaks {rule.id} here"
 
 
-def _tell(finding: Finding, made: SliceResult) -> None:
+def _tell(made: SliceResult, wanted: tuple[str, Rule] | None) -> None:
     terminal = Terminal.of(sys.stderr)
-    line = f"{made.packets:,} packets for {finding.id}: {made.what}"
-    sys.stderr.write(f"uprscope: {one_line(line)}\n")
-    if not made.shown:
-        line = f"a check of these packets alone does not show {finding.rule}: it needs what other connections say"
+    about = f" for {wanted[0]}" if wanted is not None else ""
+    sys.stderr.write(f"uprscope: {one_line(f'{made.packets:,} packets{about}: {made.what}')}\n")
+    for line in made.counts.sentences():
+        sys.stderr.write(f"uprscope: {line}\n")
+    if wanted is not None and not made.shown:
+        line = f"a check of these packets alone does not show {wanted[1].id}: it needs what other connections say"
         sys.stderr.write(f"{terminal.warning('uprscope:')} {line}\n")
