@@ -66,8 +66,8 @@ _VERSIONS = f"""
 select coalesce(c.bucket, '') as bucket, f.vbucket, f.by_seqno,
   get(filter(l.log, e -> e.seqno < f.by_seqno), 0).vbucket_uuid as branch,
   case f.name when 'prepare' then 1 when 'abort' then 2 else 0 end as kind,
-  xxhash64(coalesce(f.collection_id, 0L), case when f.collection_id is null then f.key else
-    substring(f.key, 2 + int(f.collection_id >= 128) + int(f.collection_id >= 16384)
+  xxhash64(coalesce(f.collection_id, 0L), case when f.collection_id is null then f.key_bytes else
+    substring(f.key_bytes, 2 + int(f.collection_id >= 128) + int(f.collection_id >= 16384)
       + int(f.collection_id >= 2097152) + int(f.collection_id >= 268435456)) end) as key_id,
   f.rev_seqno,
   case when f.name in ('commit', 'abort') then null else f.cas end as cas,

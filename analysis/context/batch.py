@@ -28,7 +28,7 @@ COLUMNS = frozenset(
         *("magic", "opcode"),
         *("response", "vbucket", "status", "subtype", "datatype", "framing_length", "extras_length", "key_length"),
         *("value_length", "body_length", "opaque", "cas", "flow_bytes", "stream_id", "by_seqno", "rev_seqno", "nmeta"),
-        *("name", "key", "key_hash", "text", "features", "defects", "snap_start_seqno", "snap_end_seqno"),
+        *("name", "key_bytes", "key_hash", "text", "features", "defects", "snap_start_seqno", "snap_end_seqno"),
         *("snapshot_type", "max_visible_seqno", "high_completed_seqno", "high_prepared_seqno", "purge_seqno"),
         *("marker_version", "open_flags", "stream_flags", "start_seqno", "end_seqno", "high_seqno", "vbucket_uuid"),
         *("end_reason", "buffer_bytes", "prepared_seqno", "oso_flags", "vbucket_state", "stream_opaque", "event"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from analysis.context.kinds import CONTROL, OPEN
 from dissector.frames.batch import DRAFT, FrameBatch
+from dissector.frames.byte_text import text_of
 from dissector.frames.connection_numbers import AppearanceOrder
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 #: Columns that every plot needs.
 COLUMNS = frozenset(
     (
-        *("frame", "time_ns", "connection", "direction", "opcode", "response", "dialect", "key", "text"),
+        *("frame", "time_ns", "connection", "direction", "opcode", "response", "dialect", "key_bytes", "text"),
         *("src", "sport", "dst", "dport"),
     )
 )
@@ -98,15 +99,14 @@ class PlotBatch(FrameBatch):
         """Return the rows of control requests with this key and the number each sets; other values are left out."""
         rows = np.flatnonzero(self.requests(CONTROL))
         found = []
-        for at, row in zip(rows.tolist(), self.rows(rows, ("key", "text")), strict=True):
+        for at, row in zip(rows.tolist(), self.rows(rows, ("key_bytes", "text")), strict=True):
             text = row["text"] or ""
-            if row["key"] == key and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
+            if row["key_bytes"] == key and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
                 found.append((at, int(text)))
         return found
 
     def _note_names(self) -> None:
         rows = np.flatnonzero(self.requests(OPEN))
-        for at, row in zip(rows.tolist(), self.rows(rows, ("key",)), strict=True):
-            if row["key"]:
-                name = row["key"].decode("utf-8", "surrogateescape")  # labels escape it
-                self.names.dcp_names.setdefault(int(self.connection[at]), name)
+        for at, row in zip(rows.tolist(), self.rows(rows, ("key_bytes",)), strict=True):
+            if row["key_bytes"]:
+                self.names.dcp_names.setdefault(int(self.connection[at]), text_of(row["key_bytes"]))

@@ -197,5 +197,5 @@ def label_of(row: Row) -> str:
     if row["end_reason"] is not None:
         parts.append(show("end_reason", row["end_reason"]))
     if row["key"] is not None:
-        parts.append(label_text(row["key"].decode("utf-8", "surrogateescape"), 24))
+        parts.append(label_text(row["key"], 24))
     return "  ".join(parts)

@@ -21,8 +21,10 @@ One row per message. `uprscope dissect --format ndjson|csv|parquet|arrow` writes
   number. Seqnos stop at 9223372036854775807 (2^63-1), which stands for "no end".
 * A column without a value is null; NDJSON leaves it out.
 {always}
-* Bytes (`key`, `value`) are bytes in Parquet and Arrow. In NDJSON and CSV they are text where they are printable UTF-8,
-  else `hex:` and their hexadecimal digits; CSV does the same with `text`.
+* `key` is the key as people write it, without its collection id (`collection_id`): as it is where it is printable
+  UTF-8, else `hex:` and hexadecimal digits. `key_bytes` is the key as on the wire.
+* Bytes (`key_bytes`, `value`) are bytes in Parquet and Arrow. In NDJSON and CSV they are text where they are printable
+  UTF-8, else `hex:` and their hexadecimal digits; CSV does the same with `text`.
 * Rows come in the order in which frames were complete. The order within one direction is exact; across directions use
   `acked_offset`, not the order.
 * A message that only the draft has in its form waits for what proves that the draft is spoken: then its row, and those

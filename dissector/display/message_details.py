@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from dissector.codec import leb128
 from dissector.frames.schema import COLUMNS, FIELD_COLUMNS, NO_END
 from dissector.frames.writers import record_text
 from dissector.spec import enums, registry
@@ -100,7 +99,7 @@ def details(row: Row, *, brief: bool = False, room: int | None = None) -> list[s
             parts.append(_control(_short(row["key"], _KEY_WIDTH), _short(text, _TEXT_WIDTH), room))
             text = None
         else:
-            parts.append(f"key={_short(_document_key(row), _KEY_WIDTH)}")
+            parts.append(f"key={_short(row['key'], _KEY_WIDTH)}")
     if row.get("collection_id") is not None:
         parts.append(f"collection=0x{row['collection_id']:x}")
     if row.get("stream_id") is not None:
@@ -135,13 +134,6 @@ def reason(text: str) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return text
     return ", ref ".join(parts)
-
-
-def _document_key(row: Row) -> bytes:
-    """Return the key without the collection id in front of it."""
-    in_front = row.get("collection_id") is not None and row.get("event") is None
-    key: bytes = row["key"][len(leb128.pack(row["collection_id"])) :] if in_front else row["key"]
-    return key
 
 
 def _field(name: str, value: int, *, brief: bool) -> str:

@@ -129,7 +129,7 @@ def _in_list(column: pa.Array, kind: FieldKind, literal: tree.Literal) -> pa.Boo
     if kind is FieldKind.LOG:
         entries = _numbers(pc.struct_field(entries, "vbucket_uuid"), unsigned=True)
     elif kind is FieldKind.RECORDS:
-        entries = pc.struct_field(entries, "key")
+        entries = pc.struct_field(entries, "key_bytes" if isinstance(literal, tree.Bytes) else "key")
     elif kind is FieldKind.NUMBERS:
         entries = _numbers(entries, unsigned=False)
     found = pc.fill_null(pc.equal(entries, _scalar(literal, unsigned=kind is FieldKind.LOG)), False)

@@ -58,19 +58,19 @@ def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
             return tree.Text(token.text)
         if token.kind is TokenKind.STRING:
             return tree.Text(tokens.address(text, string(text, token), token.position))
-    elif kind in {FieldKind.BYTES, FieldKind.RECORDS}:
-        if token.kind is TokenKind.HEX:
-            return tree.Bytes(token.data)
-        if token.kind is TokenKind.STRING:
-            return tree.Bytes(tokens.unescape(text, token))
+    elif kind is FieldKind.BYTES and token.kind is TokenKind.STRING:
+        return tree.Bytes(tokens.unescape(text, token))
+    elif kind in {FieldKind.BYTES, FieldKind.RECORDS} and token.kind is TokenKind.HEX:
+        return tree.Bytes(token.data)
     elif token.kind is TokenKind.STRING and kind is FieldKind.TIME:
         return tree.Time(_time(text, string(text, token), token.position))
-    elif token.kind is TokenKind.STRING and kind in {FieldKind.TEXT, FieldKind.IDS}:
+    elif token.kind is TokenKind.STRING and kind in {FieldKind.TEXT, FieldKind.IDS, FieldKind.RECORDS}:
         value = string(text, token)
         if info.closed and value not in info.constants:
             raise _unknown(text, value, token.position, info)
         return tree.Text(value)
-    raise FilterError(f"expected {wanted(info)}: {info.name} is {kind.value}", text, token.position)
+    there = "; key_bytes has its bytes" if info.name == "key" and token.kind is TokenKind.HEX else ""
+    raise FilterError(f"expected {wanted(info)}: {info.name} is {kind.value}{there}", text, token.position)
 
 
 def boolean(text: str, token: Token) -> bool:

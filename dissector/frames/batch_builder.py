@@ -177,6 +177,7 @@ class _BatchBuilder:
         if ids is not None and sizes is not None:
             prefixed = sizes[good] > 0
             self._set("collection_id", chosen[prefixed], ids[good][prefixed])
+            self.spans.prefix[chosen] = sizes[good]
         self.name[chosen] = self._name_code(plan.message.name)
         if plan.documents and not self.options.document_keys:
             self.without_key[chosen] = True
@@ -208,7 +209,9 @@ class _BatchBuilder:
         self.spans.key_start[index] = self.table.position[index] + decoded.key_offset
         self.spans.value_start[index] = self.table.position[index] + decoded.value.offset
         self.name[index] = self._name_code(row.pop("name"))
-        self.spans.key_there[index] = row.pop("key") is not None
+        self.spans.prefix[index] = len(decoded.key) - len(decoded.document_key)
+        row.pop("key")
+        self.spans.key_there[index] = row.pop("key_bytes") is not None
         row.pop("key_hash")
         row.pop("value")
         self.spans.value_there[index] = row.pop("value_hash") is not None
@@ -276,7 +279,8 @@ class _BatchBuilder:
             "from_start": lambda: numeric(pa.bool_(), table.from_start),
             "dialect": lambda: texts([dialect.value for dialect in DIALECTS], self.dialect),
             "name": lambda: texts(self.names, self.name),
-            "key": lambda: self.spans.keys(self.without_key),
+            "key": lambda: self.spans.key_texts(self.without_key),
+            "key_bytes": lambda: self.spans.keys(self.without_key),
             "key_hash": self.spans.key_hashes,
             "value_hash": self.spans.value_hashes,
             "value": lambda: self.spans.values() if self.options.values else nulls(pa.binary(), self.size),

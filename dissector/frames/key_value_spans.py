@@ -12,6 +12,7 @@ import pyarrow as pa
 import xxhash
 
 from dissector.arrow import nulls, numeric, spans
+from dissector.frames.byte_text import text_column
 from dissector.frames.key_hash import hash_keys
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class KeyValueSpans:
         self._size = len(table)
         self.key_start = key_start
         self.key_length = key_length
+        self.prefix = np.zeros(self._size, np.int64)  #: bytes of a collection id in front of each key
         self.value_start = key_start + key_length
         self.value_length = value_length
         self.key_there = key_length > 0
@@ -65,9 +67,13 @@ class KeyValueSpans:
         return number, size, sound
 
     def keys(self, left_out: Mask) -> pa.Array:
-        """Return the keys, some left out."""
+        """Return the keys as on the wire, some left out."""
+        return self._column(self.key_there & ~left_out, self.key_start, self.key_length)
+
+    def key_texts(self, left_out: Mask) -> pa.Array:
+        """Return the keys without collection ids, as text, some left out."""
         there = self.key_there & ~left_out
-        return self._column(there, self.key_start, self.key_length)
+        return text_column(self._column(there, self.key_start + self.prefix, self.key_length - self.prefix))
 
     def key_hashes(self) -> pa.Array:
         """Return the hashes of the keys."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 
 from dissector.codec.decoder import decode
+from dissector.frames.byte_text import text_of
 from dissector.frames.key_hash import hash_key
 from dissector.frames.schema import (
     COLUMNS,
@@ -141,7 +142,8 @@ def _content(decoded: Decoded, data: bytes, missing: int, options: ReadOptions) 
     value_there = not missing and not value.redacted and value.length > 0
     raw = data[value.offset : value.offset + value.length] if value_there else b""
     row: Row = {
-        "key": decoded.key if key_there else None,
+        "key": text_of(decoded.document_key) if key_there else None,
+        "key_bytes": decoded.key if key_there else None,
         "key_hash": hash_key(decoded.key) if key_there else None,
         "value_hash": signed_pattern(xxhash.xxh3_64_intdigest(raw)) if value_there else None,
         "value": raw if value_there and options.values else None,

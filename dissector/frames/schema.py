@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dissector.errors import UsageError
+from dissector.frames.byte_text import text_of
 from dissector.spec import fields, registry
 from dissector.spec.model import Dialect, Field, Role, UInt
 
@@ -59,7 +60,7 @@ _HIDDEN = frozenset(
 _RECORD_FIELDS = tuple(field for field in fields.CACHE_RECORD if field.name != "key_length")
 CACHE_RECORDS_TYPE = pa.list_(
     pa.struct(
-        [("collection_id", pa.int64()), ("key", pa.binary())]
+        [("collection_id", pa.int64()), ("key", pa.string()), ("key_bytes", pa.binary())]
         + [(field.name, _TYPES[field.kind]) for field in _RECORD_FIELDS]
     )
 )
@@ -131,7 +132,10 @@ HEADER_COLUMNS: tuple[Column, ...] = (
 )
 
 CONTENT_COLUMNS: tuple[Column, ...] = (
-    Column("key", pa.binary(), "key as on the wire"),
+    Column(
+        "key", pa.string(), "key as people write it: without its collection id, hex:... where it is no printable text"
+    ),
+    Column("key_bytes", pa.binary(), "key as on the wire, the collection id in front of it included"),
     Column("collection_id", pa.int64(), "collection id in front of a document key, or of a system event"),
     Column(
         "key_hash", pa.int64(), "hash of the key, for telling keys apart (dissector/frames/key_hash.py)", unsigned=True
@@ -142,7 +146,7 @@ CONTENT_COLUMNS: tuple[Column, ...] = (
     Column(
         "cache_records",
         CACHE_RECORDS_TYPE,
-        "documents of a cache transfer, each with the collection id and the key without it",
+        "documents of a cache transfer, each with its collection id, its key without that, and the key as on the wire",
     ),
     Column("features", pa.list_(pa.int32()), "HELLO features asked for or granted"),
     Column("value", pa.binary(), "the value as on the wire; only when asked for"),
@@ -185,7 +189,7 @@ COLUMNS: tuple[Column, ...] = tuple(
 )
 _PLACES = ("frame", "packet_first", "packet_last", "time_ns", "start_offset", "end_offset")
 #: Columns whose values hardly repeat: Parquet gains nothing from listing the distinct ones first, which takes time.
-DISTINCT = frozenset((*_PLACES, "cas", "by_seqno", "key", "key_hash", "value_hash", "value"))
+DISTINCT = frozenset((*_PLACES, "cas", "by_seqno", "key", "key_bytes", "key_hash", "value_hash", "value"))
 SCHEMA = pa.schema([column.field for column in COLUMNS])
 UNSIGNED = frozenset(column.name for column in COLUMNS if column.unsigned)
 
@@ -212,10 +216,11 @@ def signed(field: Field, value: int) -> int:
     return value - (1 << 64) if field.role is Role.IDENTIFIER else NO_END
 
 
-def cache_record(record: Record) -> dict[str, int | bytes | None]:
+def cache_record(record: Record) -> dict[str, int | str | bytes | None]:
     """Return a record of a cache transfer as the column of them holds it."""
     numbers = {entry.name: signed(entry.spec, entry.value) for entry in record.fields if entry.name != "key_length"}
-    return {"collection_id": record.collection_id, "key": record.document_key, **numbers}
+    key = {"key": text_of(record.document_key), "key_bytes": record.key}
+    return {"collection_id": record.collection_id, **key, **numbers}
 
 
 def signed_pattern(value: int) -> int:

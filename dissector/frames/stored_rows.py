@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from dissector.capture.magic import RowFormat
 from dissector.errors import InputError
+from dissector.frames.byte_text import is_printable
+from dissector.frames.earlier_rows import is_earlier, read_from, updated
 from dissector.frames.schema import ALWAYS, SCHEMA
 from dissector.options import ReadOptions, ReadReport
 from dissector.spec import registry
@@ -122,12 +124,13 @@ class _File:
         except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors or OSErrors
             raise self._damaged(error) from error
         needed = options.columns if options.columns is not None else frozenset(SCHEMA.names)
-        missing = [name for name in SCHEMA.names if name in needed - {"value"} and name not in names]
+        read = {each for name in needed - {"value"} for each in (read_from(name) if self._earlier else (name,))}
+        missing = [name for name in SCHEMA.names if name in read and name not in names]
         if missing:
             how = "uprscope dissect -o frames.parquet writes all of them, without --fields"
             raise InputError(f"{self.name}: has no column {missing[0]} ({how})")
         self._columns = [name for name in SCHEMA.names if name in needed]
-        self._there = [name for name in self._columns if name in names]
+        self._there = [name for name in SCHEMA.names if name in names and name in read | (needed & {"value"})]
 
     def _look(self) -> tuple[list[str], int]:
         """Return the names of the columns, and the time of the first row."""
@@ -142,7 +145,7 @@ class _File:
         try:
             for batch in self._raw(self._there, _BATCH_ROWS):
                 if batch.num_rows:
-                    yield self._sound(batch)
+                    yield self._sound(updated(batch) if self._earlier else batch)
         except (OSError, ValueError) as error:
             raise self._damaged(error) from error
 
@@ -176,6 +179,7 @@ class _File:
 
     def _note(self, schema: pa.Schema) -> None:
         self._names = schema.names
+        self._earlier = is_earlier(schema)
         self.inspected = _INSPECTED in (schema.metadata or {})
 
     def _sound(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -201,6 +205,10 @@ class _File:
             found = pc.min_max(column).as_py()
             if found["min"] < bounds[0] or found["max"] > bounds[1]:
                 raise self._wrong(name, f"goes from {found['min']} to {found['max']}")
+        if name in {"key", "cache_records"}:
+            keys = column if name == "key" else pc.struct_field(pc.list_flatten(column), "key")
+            if not is_printable(keys):
+                raise self._wrong(name, "has a key that cannot be shown")
         known = {"dialect": _DIALECTS, "defects": _DEFECTS}.get(name)
         if known is not None:
             values = pc.unique(pc.list_flatten(column) if name == "defects" else column)

@@ -9,17 +9,16 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from dissector.errors import UsageError
+from dissector.frames.byte_text import text_column, text_of
 from dissector.frames.schema import DISTINCT, SCHEMA, UNSIGNED
 from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_HEX = "hex:"
 _ROW_GROUP = 1 << 16
 
 
@@ -179,16 +178,7 @@ def _plain(name: str, value: Any) -> Any:
 def record_text(record: dict[str, Any]) -> str:
     """Write a record of a cache transfer: its collection, key and seqno."""
     collection = "?" if record["collection_id"] is None else f"0x{record['collection_id']:x}"
-    return f"{collection}:{text_of(record['key'])}@{record['by_seqno']}"
-
-
-def text_of(data: bytes) -> str:
-    """Write bytes as text: as they are if they are printable UTF-8, else ``hex:`` and their hexadecimal digits."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return _HEX + data.hex()
-    return text if text.isprintable() and not text.startswith(_HEX) else _HEX + data.hex()
+    return f"{collection}:{record['key']}@{record['by_seqno']}"
 
 
 class CsvWriter:
@@ -224,9 +214,9 @@ def _csv_column(name: str, column: pa.Array) -> pa.Array:
     if name in UNSIGNED:
         return column.view(pa.uint64())
     if pa.types.is_binary(column.type):
-        return _text_column(column)
+        return text_column(column)
     if name == "text":  # from a server or client: it may hold anything
-        return _text_column(column.cast(pa.binary()))
+        return text_column(column.cast(pa.binary()))
     if not pa.types.is_list(column.type):
         return column
     if name == "defects":
@@ -244,22 +234,6 @@ def _joined(name: str, value: list[Any]) -> str:
     if name == "cache_records":
         return " ".join(record_text(entry) for entry in value)
     return " ".join(str(entry) for entry in value)
-
-
-def _text_column(column: pa.Array) -> pa.Array:
-    """Turn bytes into text; printable ASCII, the usual case, is text already."""
-    if column.null_count == len(column):
-        return pa.nulls(len(column), pa.string())
-    _, offsets, data = column.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    characters = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] if data is not None else np.empty(0, np.uint8)
-    if ((characters >= 0x20) & (characters < 0x7F)).all():
-        import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
-        text = column.cast(pa.string())
-        if not pc.any(pc.starts_with(text, _HEX)).as_py():
-            return text
-    return pa.array([None if value is None else text_of(value) for value in column.to_pylist()], pa.string())
 
 
 class ParquetWriter:

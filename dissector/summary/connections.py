@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from dissector.codec.dialect_evidence import IS_UPR_REQUEST
 from dissector.frames.batch import DRAFT, NOTHING, PLAIN, PROTO, FrameBatch, distinct
-from dissector.frames.writers import text_of
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect, Party
 from dissector.summary.era import Era, RequestForm
@@ -144,7 +143,7 @@ class ConnectionSummaries:
         which = np.flatnonzero(wanted)
         for code, row in zip(frames.code[which].tolist(), frames.rows(which, _SET_UP), strict=True):
             summary = summaries[code]
-            key = None if row["key"] is None else text_of(row["key"])
+            key = row["key"]
             if row["opcode"] == _SELECT_BUCKET:
                 _select(summary, row, key)
             elif row["response"]:

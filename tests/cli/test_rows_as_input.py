@@ -193,6 +193,51 @@ def test_several_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     assert times[0] < times[-1]
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_keys_of_earlier_builds(capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str) -> None:
+    """``key`` held the bytes on the wire, and there was no ``key_bytes``."""
+    rows = stored(capsys, CAPTURES[1], tmp_path / f"frames.{form}", "--inspect")
+    table = pq.read_table(rows) if form == "parquet" else pa.ipc.open_stream(rows.read_bytes()).read_all()
+    keys, place = table.column("key_bytes"), table.column_names.index("key")
+    record = {"collection_id": 130, "key": b"k\xff", "cas": 1, "by_seqno": 7}
+    old = pa.list_(pa.struct([("collection_id", pa.int64()), ("key", pa.binary())] + [
+        (name, pa.int64()) for name in ("cas", "by_seqno")
+    ]))  # fmt: skip
+    table = table.set_column(place, "key", keys).drop_columns(["key_bytes"])
+    write(table, rows)
+    expected, found = (run(capsys, "dissect", "--format", "ndjson", source) for source in (CAPTURES[1], rows))
+    assert found == expected
+    assert run(capsys, "check", rows)[:2] == run(capsys, "check", CAPTURES[1])[:2]
+    listed = run(capsys, "dissect", CAPTURES[1])[1].count("key=k4 ")
+    chosen = run(capsys, "dissect", rows, "--fields", "key", "--filter", 'key == "k4"')[1].split()
+    assert listed > 4
+    assert chosen == ["key", *["k4"] * listed]
+    place = table.column_names.index("cache_records")
+    write(table.set_column(place, "cache_records", pa.array([[record]] * table.num_rows, old)), rows)
+    transfers = json.loads(run(capsys, "dissect", rows, "--limit", "1", "--format", "ndjson")[1])["cache_records"]
+    assert [(each["key"], each["key_bytes"]) for each in transfers] == [("hex:6bff", "hex:82016bff")]  # 130 = 0x82 0x01
+    write(table.select(["frame", "time_ns", "connection", "key"]), rows)
+    assert "has no column" in refused(capsys, "dissect", rows, "--fields", "key")
+    assert run(capsys, "dissect", rows, "--fields", "key_bytes")[0] == 0
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write rows as a file of the format that its name ends with."""
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+        return
+    with pa.OSFile(str(path), "wb") as stream, pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+
+
+def test_keys_that_cannot_be_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = stored(capsys, CAPTURES[0], tmp_path / "frames.parquet")
+    table = pq.read_table(rows)
+    keys = pa.array(["\x1b[2J"] * table.num_rows)
+    write(table.set_column(table.column_names.index("key"), "key", keys), rows)
+    assert "column key" in refused(capsys, "dissect", rows)
+
+
 def test_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import uprscope
 

@@ -49,6 +49,11 @@ def number(message: Message, name: str) -> int | None:
     return value
 
 
+def plain_key(key: str | None, key_bytes: bytes | None) -> str | None:
+    """Return the text of a key where it is plain; what is no plain text the plugin leaves to Wireshark."""
+    return key if key and key.isascii() and key.isprintable() and (key_bytes or b"").endswith(key.encode()) else None
+
+
 def key_of(message: Message) -> bytes | None:
     """Return the key, whose bytes are shown where its text does not tell them."""
     if "upr.key_bytes" in message:
@@ -65,7 +70,8 @@ def shown(message: Message, dialect: str) -> dict[str, object]:
         "name": message["upr.name"],
         "dialect": dialect,
         "response": message.get("upr.response") == "1",
-        "key": key_of(message),
+        "key": plain_key(message.get("upr.key"), key_of(message)),
+        "key_bytes": key_of(message),
         "defects": sorted(listed(message.get("upr.defect"))),
         "missing": number(message, "missing") or 0,
     }
@@ -104,13 +110,14 @@ def in_rows(messages: list[Message]) -> list[dict[str, object]]:
 
 def told(row: Row) -> dict[str, object]:
     """Return a row in the same form."""
-    found: dict[str, object] = {name: row[name] for name in (*NUMBERS, "name", "dialect", "response", "key", "missing")}
+    found: dict[str, object] = {name: row[name] for name in (*NUMBERS, "name", "dialect", "response", "missing")}
+    found |= {"key": plain_key(row["key"], row["key_bytes"]), "key_bytes": row["key_bytes"]}
     found["defects"] = sorted(row["defects"])
     log = row["failover_log"] or []
     found["failover_log"] = [(each["vbucket_uuid"] % (1 << 64), each["seqno"]) for each in log]
     found["features"] = row["features"] or []
     found["cache_records"] = [
-        (*(each[name] % (1 << 64) for name in OF_RECORDS), each["key"].decode("ascii"))
+        (*(each[name] % (1 << 64) for name in OF_RECORDS), each["key"])
         for each in row["cache_records"] or ()
         if "records-malformed" not in row["defects"]
     ]
@@ -120,7 +127,18 @@ def told(row: Row) -> dict[str, object]:
 def shown_as(row: Row) -> dict[str, object]:
     """Return a row with its members in the plugin's order."""
     found = told(row)
-    order = (*NUMBERS, "name", "dialect", "response", "key", "defects", "missing", "failover_log", "features")
+    order = (
+        *NUMBERS,
+        "name",
+        "dialect",
+        "response",
+        "key",
+        "key_bytes",
+        "defects",
+        "missing",
+        "failover_log",
+        "features",
+    )
     order += ("cache_records",)
     return {name: found[name] for name in order}
 

@@ -54,12 +54,14 @@ class Connection:
         for row in self.consuming:
             if row["opcode"] == CONTROL and not row["response"]:
                 questions[row["opaque"]].append(row)
-        asked = [r["end_offset"] for each in questions.values() for r in each if r["key"] == b"connection_buffer_size"]
+        asked = [
+            r["end_offset"] for each in questions.values() for r in each if r["key_bytes"] == b"connection_buffer_size"
+        ]
         refused, changes = [], []
         for row in self.sending:
             if row["opcode"] == CONTROL and row["response"] and questions[row["opaque"]]:
                 question = questions[row["opaque"]].pop(0)
-                if question["key"] == b"connection_buffer_size":
+                if question["key_bytes"] == b"connection_buffer_size":
                     size = int(question["text"]) if (question["text"] or "").isdigit() else 0
                     if row["status"] == 0:
                         changes.append((row["end_offset"], size, row["time_ns"]))

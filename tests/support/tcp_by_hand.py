@@ -90,7 +90,7 @@ def _message(
         "extras_length": len(extras),
         "key_length": len(key),
         "value_length": len(value),
-        "key": key or None,
+        "key_bytes": key or None,
         "flow_bytes": 0,
     }
     return Message(head + extras + key + value, {**columns, **expected})
@@ -149,7 +149,7 @@ def drafted(
     magic, body = 0x80 if opcode == 1 else 0x81, len(extras) + len(key) + len(value)
     head = struct.pack(">BBHBBHIIQ", magic, opcode, len(key), len(extras), subtype, vbucket, body, opaque, 0)
     columns: Row = {"dialect": "draft", "opcode": opcode, "subtype": subtype, "vbucket": vbucket, "opaque": opaque}
-    return Message(head + extras + key + value, {**columns, "status": None, "key": key or None})
+    return Message(head + extras + key + value, {**columns, "status": None, "key_bytes": key or None})
 
 
 def drafted_request(vbucket: int, opaque: int) -> Message:

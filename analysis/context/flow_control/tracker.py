@@ -56,7 +56,7 @@ KEEP_ALL = 1 << 19  #: rows of all connections that may be kept
 _NAMED = np.array([message(Dialect.DCP, opcode) is not None for opcode in range(256)])
 _MOST_KEPT = 64  #: losses of a connection that are remembered before it is known which side produces
 _CONTROL = (
-    *("opaque", "key", "text", "status", "response", "direction", "start_offset", "end_offset", "acked_offset"),
+    *("opaque", "key_bytes", "text", "status", "response", "direction", "start_offset", "end_offset", "acked_offset"),
     *("time_ns", "gap", "skipped", "missing"),
 )
 _RELIEF = 0.75  #: once there are more, connections give up until this part of the limit is left
@@ -309,7 +309,9 @@ class FlowControl:
 
 def _size_asked_for(control: dict[str, Any]) -> int:
     """Return the window that a control asks for; it may not have been captured."""
-    if control["missing"] and (control["key"] is None or (control["key"] == BUFFER_SIZE_KEY and not control["text"])):
+    if control["missing"] and (
+        control["key_bytes"] is None or (control["key_bytes"] == BUFFER_SIZE_KEY and not control["text"])
+    ):
         asks = control["end_offset"] - control["start_offset"] >= SHORTEST_REQUEST
         return UNKNOWN_WINDOW if asks else NO_WINDOW
-    return requested_size(control["text"] or "") if control["key"] == BUFFER_SIZE_KEY else NO_WINDOW
+    return requested_size(control["text"] or "") if control["key_bytes"] == BUFFER_SIZE_KEY else NO_WINDOW

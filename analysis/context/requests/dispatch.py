@@ -46,7 +46,17 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("direction", "response", "opcode", "status", "vbucket", "stream_id", "opaque", "end_offset", "acked_offset"),
-    *("key", "text", "features", "open_flags", "stream_flags", "start_seqno", "end_seqno", "vbucket_uuid", "name"),
+    *(
+        "key_bytes",
+        "text",
+        "features",
+        "open_flags",
+        "stream_flags",
+        "start_seqno",
+        "end_seqno",
+        "vbucket_uuid",
+        "name",
+    ),
     *("snap_start_seqno", "snap_end_seqno", "high_seqno", "end_reason", "stream_opaque", "snapshot_type"),
     *("missing", "value_length", "framing_length", "from_start", "failover_log", "rollback_seqno"),
 )
@@ -185,7 +195,7 @@ class SetupReader:
         if opcode == kinds.OPEN:
             self._open(state, index, row, ref, request)
         elif opcode in (kinds.CONTROL, kinds.HELLO):
-            request.key, request.text = row["key"] or b"", row["text"] or ""
+            request.key, request.text = row["key_bytes"] or b"", row["text"] or ""
             request.unreadable = cut
             if opcode == kinds.CONTROL:
                 self._opening.control(state, request)

@@ -55,7 +55,7 @@ def frames_as_read(spark: SparkSession, archive: Path, ring: str) -> list[Row]:
     for row in found:
         assert str(row.pop("day")) == "2023-11-14"  # 1,700,000,000 s
         del row["ring"]
-        row["key"] = None if row["key"] is None else bytes(row["key"])
+        row["key_bytes"] = None if row["key_bytes"] is None else bytes(row["key_bytes"])
     return sorted(found, key=lambda row: row["frame"])
 
 

@@ -35,7 +35,18 @@ from tests.support.tcp_by_hand import is_judged
 
 NAMES = (
     *("frame", "connection", "direction", "start_offset", "end_offset", "acked_offset", "gap", "skipped", "missing"),
-    *("time_ns", "opcode", "response", "flow_bytes", "buffer_bytes", "opaque", "key", "text", "status", "open_flags"),
+    *(
+        "time_ns",
+        "opcode",
+        "response",
+        "flow_bytes",
+        "buffer_bytes",
+        "opaque",
+        "key_bytes",
+        "text",
+        "status",
+        "open_flags",
+    ),
     *("dialect", "stream_id", "marker_version"),
 )
 SENT = ("outstanding", "unacked", "window", "full", "unknown")

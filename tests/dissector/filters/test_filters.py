@@ -39,12 +39,26 @@ def frames(path: Path) -> pa.Table:
 def odd_rows() -> list[dict[str, Any]]:
     """Rows that no recording has: patterns with the sign bit, bytes that are no text, lists with nothing in them."""
     return [
-        {"cas": -1, "key": b"\xff\xfekey", "defects": [], "features": [], "failover_log": [], "name": ""},
-        {"cas": -(1 << 63), "key": b"", "defects": ["key-missing", "cas-zero"], "features": [0x12, 0x12]},
-        {"cas": NO_END, "key": "schlüssel".encode(), "failover_log": [{"vbucket_uuid": -2, "seqno": 1}], "text": "é\n"},
-        {"cache_records": [{"key": b"key", "by_seqno": 1}, {"key": b"\xff"}], "opcode": 0x66},
+        {
+            "cas": -1,
+            "key": "hex:fffe6b6579",
+            "key_bytes": b"\xff\xfekey",
+            "defects": [],
+            "features": [],
+            "failover_log": [],
+            "name": "",
+        },
+        {"cas": -(1 << 63), "key_bytes": b"", "defects": ["key-missing", "cas-zero"], "features": [0x12, 0x12]},
+        {"cas": NO_END, "key": "schlüssel", "failover_log": [{"vbucket_uuid": -2, "seqno": 1}], "text": "é\n"},
+        {
+            "cache_records": [
+                {"key": "key", "key_bytes": b"\0key", "by_seqno": 1},
+                {"key": "hex:ff", "key_bytes": b"\xff"},
+            ],
+            "opcode": 0x66,
+        },
         {"cache_records": [], "opcode": 0x66},
-        {"key": b"key\x00_1_", "src": "::1", "dst": "10.0.0.1", "sport": 1, "dport": 2, "end_seqno": NO_END},
+        {"key_bytes": b"key\x00_1_", "src": "::1", "dst": "10.0.0.1", "sport": 1, "dport": 2, "end_seqno": NO_END},
         {},
     ]
 
@@ -91,7 +105,7 @@ def value_in(row: dict[str, Any], column: str) -> Any:
     if column == "failover_log":
         return [entry["vbucket_uuid"] % 2**64 for entry in value]
     if column == "cache_records":
-        return [entry["key"] for entry in value]
+        return [entry[part] for entry in value for part in ("key", "key_bytes")]  # text and bytes are never equal
     return value
 
 
@@ -219,7 +233,11 @@ def literals(name: str, *, whole: bool = True) -> st.SearchStrategy[tree.Literal
         return st.booleans().map(tree.Boolean)
     if info.kind is FieldKind.TIME:
         return st.one_of(st.sampled_from(column), st.integers(-(2**63), 2**63 - 1)).map(tree.Time)
-    if info.kind in {FieldKind.BYTES, FieldKind.RECORDS}:
+    if info.kind is FieldKind.RECORDS:
+        return st.sampled_from([value for value in column if value is not None]).map(
+            lambda value: tree.Text(value) if isinstance(value, str) else tree.Bytes(value)
+        )
+    if info.kind is FieldKind.BYTES:
         pieces = st.sampled_from(column).flatmap(lambda data: st.sampled_from([data, data[:3], data[2:5], data[-2:]]))
         return st.one_of(pieces, st.binary(max_size=4)).map(tree.Bytes)
     if info.kind in STRINGS:
@@ -322,7 +340,7 @@ def test_the_sample_has_something_to_find() -> None:
 # What it means, in cases that can be counted by hand.
 
 ROWS = [
-    {"frame": 1, "opcode": 0x57, "magic": 0x80, "response": False, "vbucket": 5, "cas": -1, "key": b"k\xff"},
+    {"frame": 1, "opcode": 0x57, "magic": 0x80, "response": False, "vbucket": 5, "cas": -1, "key_bytes": b"k\xff"},
     {"frame": 2, "opcode": 0x53, "magic": 0x81, "response": True, "status": 0x23, "sport": 1, "dport": 9},
     {"frame": 3, "opcode": 0x53, "response": True, "status": 0, "src": "::1", "features": [0x12], "datatype": 3},
     {"frame": 4, "opcode": 0x56, "snapshot_type": 6, "time_ns": 1_794_795_000_000_000_001, "defects": ["key-missing"]},
@@ -353,10 +371,10 @@ MEANINGS = [
     ("vbucket < 18446744073709551615", [1]),
     ("end_seqno == 0xffffffffffffffff", [5]),
     ("end_seqno == no_end", [5]),
-    (r'key == "k\xff"', [1]),
-    ("key == hex:6bff", [1]),
-    ('key matches "^k"', [1]),
-    ('key matches "^k."', []),
+    (r'key_bytes == "k\xff"', [1]),
+    ("key_bytes == hex:6bff", [1]),
+    ('key_bytes matches "^k"', [1]),
+    ('key_bytes matches "^k."', []),
     ("datatype has json|snappy", [3]),
     ("datatype has json|xattr", []),
     ("datatype & json|xattr", [3]),
@@ -439,8 +457,10 @@ ERRORS = [
      "        ^", "did you mean !=?"),
     ("key =~ 'a'",
      "    ^", "did you mean matches?"),
-    ("key < 5",
-     "      ^", "key is bytes"),
+    ("key_bytes < 5",
+     "            ^", "key_bytes is bytes"),
+    ("key == hex:6bff",
+     "       ^", "key is text; key_bytes has its bytes"),
     ('by_seqno contains "x"',
      "         ^", "by_seqno is a number"),
     ("vbucket == zero",
@@ -463,8 +483,8 @@ ERRORS = [
      "       ^", "is no address"),
     ("src == ::1::",
      "       ^", "is no address"),
-    ("src == key",
-     "       ^", "src is an address, key is bytes"),
+    ("src == key_bytes",
+     "       ^", "src is an address, key_bytes is bytes"),
     ("time > time_ns",
      "       ^", "time is a time, time_ns is a number"),
     ('time >= "yesterday"',
@@ -559,10 +579,10 @@ ERRORS = [
      "           ^", "is no number"),
     ("vbucket == -1",
      "           ^", 'unexpected "-"'),
-    ("key == hex:012",
-     "              ^", "two hexadecimal digits"),
-    ("key == hex:0g",
-     "            ^", "is no hexadecimal digit"),
+    ("key_bytes == hex:012",
+     "                    ^", "two hexadecimal digits"),
+    ("key_bytes == hex:0g",
+     "                  ^", "is no hexadecimal digit"),
     ("text == hex:01",
      "        ^", "text is text"),
     (r'key == "a\q"',
@@ -635,7 +655,7 @@ HOSTILE = [
     "key matches '\\'",
     "src == " + ":" * 60_000,
     "src == " + "1." * 30_000,
-    "key == hex:" + "0" * 60_001,
+    "key_bytes == hex:" + "0" * 60_001,
     "\x00",
     "\ud800",
     "response \x85 response",

@@ -143,7 +143,9 @@ def test_everything_outside_the_damage_is_decoded(harm: str, mss: int) -> None:
         packets[at : at + 1] = _HARMS[harm](rng, harmed)
         rows = hostile.read(Case(harm, (tcp_by_hand.pcap(packets),)), FrameReader, 1 << 20).rows.to_pylist()
         found = {
-            (row["dport"], row["direction"], row["start_offset"], row["key"]) for row in rows if not row["missing"]
+            (row["dport"], row["direction"], row["start_offset"], row["key_bytes"])
+            for row in rows
+            if not row["missing"]
         }
         for number, talk in enumerate(talks):
             for frame in talk.sent:
@@ -151,7 +153,7 @@ def test_everything_outside_the_damage_is_decoded(harm: str, mss: int) -> None:
                 if number == _DAMAGED and frame.side == SERVER and touched:
                     continue
                 port = talk.ends.ports[1 - frame.side]
-                assert (port, frame.side, frame.start, frame.message.expected["key"]) in found, (harm, at, frame)
+                assert (port, frame.side, frame.start, frame.message.expected["key_bytes"]) in found, (harm, at, frame)
 
 
 @pytest.mark.parametrize("claim", [0xFFFF_FFFF, 1 << 31, (32 << 20) + 1])
@@ -161,8 +163,8 @@ def test_a_length_that_nothing_can_have_costs_one_frame(claim: int) -> None:
     data[10][8:12] = claim.to_bytes(4, "big")
     talk = Conversation().open().send(SERVER, Message(b"".join(data)))
     case = Case("lie", (tcp_by_hand.pcap(talk.packets),))
-    keys = hostile.read(case, FrameReader, 1 << 20).rows["key"].to_pylist()
-    assert keys == [message.expected["key"] for number, message in enumerate(sent) if number != 10]
+    keys = hostile.read(case, FrameReader, 1 << 20).rows["key_bytes"].to_pylist()
+    assert keys == [message.expected["key_bytes"] for number, message in enumerate(sent) if number != 10]
     assert disagreement(case) is None
 
 

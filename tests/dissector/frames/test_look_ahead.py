@@ -67,7 +67,7 @@ def test_from_the_first_message_on(reader_class: ReaderClass, chunk_bytes: int) 
     names = ["stream_request", "stream_ok", "stream_start", "snapshot_start", "mutation", "snapshot_end"]
     assert [row["name"] for row in rows] == names
     assert [row["frame"] for row in rows] == [1, 2, 3, 4, 5, 6]
-    assert (rows[0]["end_seqno"], rows[0]["key"]) == (2**63 - 1, b"group")
+    assert (rows[0]["end_seqno"], rows[0]["key"]) == (2**63 - 1, "group")
     for row, sent in zip(rows, made.sent, strict=True):
         assert {name: row[name] for name in sent.message.expected} == dict(sent.message.expected)
 

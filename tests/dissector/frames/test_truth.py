@@ -18,7 +18,6 @@ from typing import Any
 import dpkt
 import pytest
 
-from dissector.codec import leb128
 from dissector.codec.message import Value
 from dissector.codec.values import read_value
 from dissector.options import ReadOptions
@@ -166,15 +165,14 @@ def table_of(event: int, data: bytes) -> dict[str, Any]:
 def inside(row: Row, message: Truth) -> Iterator[tuple[str, Any, Any]]:
     """Yield what is inside of key and value: its name, what we read and what the client did."""
     told: Truth = message.get("f", {})
-    key, value = row["key"] or b"", row["value"] or b""
-    prefix = len(leb128.pack(row["collection_id"])) if row["collection_id"] is not None else 0
+    key, value = row["key_bytes"] or b"", row["value"] or b""
     document = Value()
     if IN_DOCUMENTS & told.keys():
         document = read_value(Body.DOCUMENT, value, 0, complain, datatype=row["datatype"], nmeta=metadata(message))
     for name, wanted in told.items():
         match name:
             case "doc_key":
-                yield name, text(key[prefix:]), wanted
+                yield name, row["key"], wanted
             case "event_key" | "agent":
                 yield name, text(key), wanted
             case "event_name":
@@ -207,9 +205,8 @@ def complain(defect: str, detail: str) -> None:
 def cached(record: Row) -> dict[str, Any]:
     """Return a record of a cache transfer as the client wrote it."""
     same = ("cas", "by_seqno", "rev_seqno", "item_flags", "expiration", "datatype", "cache_hint", "collection_id")
-    wire_key = leb128.pack(record["collection_id"]) + record["key"]
     found = {name: record[name] for name in same} | {"value_len": record["value_length"]}
-    return found | {"key": text(wire_key), "doc_key": text(record["key"])}
+    return found | {"key": text(record["key_bytes"]), "doc_key": record["key"]}
 
 
 def metadata(message: Truth) -> int:
@@ -221,7 +218,7 @@ def metadata(message: Truth) -> int:
 def differences(row: Row, message: Truth) -> list[tuple[str, Any, Any]]:
     """Compare a row with its message; of a frame that is not whole, what there is of it."""
     found = dict(row)
-    found["key"] = text(row["key"]) if row["key"] is not None else None
+    found["key"] = text(row["key_bytes"]) if row["key_bytes"] is not None else None
     if row["features"] is not None:
         members = {member.value: member.name for member in enums.FEATURES.members}
         found["features"] = [members.get(number, number) for number in row["features"]]

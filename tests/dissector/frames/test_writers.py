@@ -36,7 +36,7 @@ CAPTURE = str(ROOT / "captures" / "25_stream_id_v705.pcap")
 UNSIGNED = {
     match[1] for match in re.finditer(r"(?m)^\| `(\w+)` \| int64, unsigned \|", (ROOT / "docs/frames.md").read_text())
 }
-BINARY = {"key", "value"}
+BINARY = {"key_bytes", "value"}
 
 
 @cache
@@ -48,11 +48,31 @@ def frames() -> pa.Table:
 def odd() -> pa.Table:
     """Rows that no recording has: sign bits, bytes that are no text or look like digits, text that drives terminals."""
     rows: list[dict[str, Any]] = [
-        {"cas": -1, "key": b"\xff\xfe", "value": b"", "text": "\x1b[2J\t\n\x9b\u202e", "defects": [], "features": []},
-        {"cas": -(1 << 63), "key": b"hex:00", "value": b"hex:", "text": "", "defects": ["a", "b"], "features": [1, 2]},
-        {"cas": (1 << 63) - 1, "key": "schlüssel".encode(), "value": b'a,"b"\n', "text": 'c,"d" \\n', "response": True},
+        {
+            "cas": -1,
+            "key_bytes": b"\xff\xfe",
+            "value": b"",
+            "text": "\x1b[2J\t\n\x9b\u202e",
+            "defects": [],
+            "features": [],
+        },
+        {
+            "cas": -(1 << 63),
+            "key_bytes": b"hex:00",
+            "value": b"hex:",
+            "text": "",
+            "defects": ["a", "b"],
+            "features": [1, 2],
+        },
+        {
+            "cas": (1 << 63) - 1,
+            "key_bytes": "schlüssel".encode(),
+            "value": b'a,"b"\n',
+            "text": 'c,"d" \\n',
+            "response": True,
+        },
         {"failover_log": [{"vbucket_uuid": -2, "seqno": 1}, {"vbucket_uuid": 3, "seqno": 0}], "capture": "ä b\\.pcap"},
-        {"key": b" ", "value": b"null", "text": "null", "response": False, "vbucket": 0, "failover_log": []},
+        {"key_bytes": b" ", "value": b"null", "text": "null", "response": False, "vbucket": 0, "failover_log": []},
         {},
     ]
     zeros = {pa.string(): "", pa.bool_(): False}
@@ -203,17 +223,17 @@ def test_parquet_puts_small_batches_together() -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=6), st.text(max_size=6), st.integers(-(1 << 63), (1 << 63) - 1))))
 def test_anything_comes_back(cells: list[tuple[bytes, str, int]]) -> None:
-    schema = pa.schema([SCHEMA.field(name) for name in ("key", "text", "cas")])
+    schema = pa.schema([SCHEMA.field(name) for name in ("key_bytes", "text", "cas")])
     table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in cells], schema)
     expected = [(key, text, cas % (1 << 64)) for key, text, cas in cells]
     lines = written("ndjson", table).decode().split("\n")[:-1]
     assert all(line.isprintable() for line in lines)
     found = [json.loads(line) for line in lines]
-    assert [(bytes_of(row["key"]), row["text"], row["cas"]) for row in found] == expected
+    assert [(bytes_of(row["key_bytes"]), row["text"], row["cas"]) for row in found] == expected
     for row, (key, _, _) in zip(found, cells, strict=True):
         printable = key.decode("utf-8", "replace").isprintable() and b"\xef\xbf\xbd" not in key
         if printable and not key.startswith(b"hex:") and key.decode("utf-8", "ignore").encode() == key:
-            assert row["key"] == key.decode()
+            assert row["key_bytes"] == key.decode()
     csv_text = written("csv", table).decode()
     assert all(line.isprintable() for line in csv_text.split("\n"))
     rows = csv.reader(io.StringIO(csv_text, newline=""))
