@@ -97,12 +97,12 @@ def test_as_queues_do(events: list[tuple[str, int, int]], size: int) -> None:
 
 
 def test_a_recording() -> None:
-    """Each no-op has an opaque of its own, and at most one answer."""
+    """Each no-op has an opaque of its own, and at most one answer; one answer is to none of them."""
     reader = FrameReader(expand([str(CAPTURES / "03_noop.pcap")]), ReadOptions(columns=COLUMNS | {"name"}))
     rows = [each for batch in reader for each in batch.to_pylist()]
     noops = [each for each in rows if each["name"] == "noop"]
     asked = {(each["connection"], each["opaque"]): each["frame"] for each in noops if not each["response"]}
-    answered = {each["frame"]: asked[each["connection"], each["opaque"]] for each in noops if each["response"]}
+    answered = {each["frame"]: asked.get((each["connection"], each["opaque"]), 0) for each in noops if each["response"]}
     found = pairs(rows)
-    assert len(answered) > 4
-    assert {frame: found[frame][0] for frame in answered} == answered
+    assert sum(request > 0 for request in answered.values()) > 4
+    assert {frame: found.get(frame, (0, 0))[0] for frame in answered} == answered
