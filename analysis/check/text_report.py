@@ -267,7 +267,7 @@ def lines_of(
     margin = width + len(_NO_MARK)
     form = (form or ListForm()).indented(margin)
     if len({row["connection"] for row in rows}) == 1:  # it is named above
-        form = dataclasses.replace(form, droppable=("connection", "time"))
+        form = dataclasses.replace(form, droppable=("connection", *(each for each in form.droppable if each == "time")))
     listing, times = Listing(terminal, transcript.numbering, form), TimeColumn(form.time, transcript.numbering)
     roles = _roles(finding.frames)
     refused = transcript.refusal(finding)

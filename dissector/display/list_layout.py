@@ -33,7 +33,7 @@ class ListForm:
     room: int | None = None  #: columns that a line should take at most; None: any number
     overflow: Overflow = Overflow.WHOLE
     time: TimeFormat = RELATIVE
-    #: Columns that may go, the first one first.
+    #: Of these columns those that may go, the one that is needed least first; at least one.
     droppable: tuple[str, ...] = ("time", "connection")
 
     def indented(self, columns: int) -> ListForm:
@@ -80,7 +80,7 @@ _WIDE = ListLayout(frame=7, time=12, connection=5, message=23, vbucket=7, opaque
 _NARROW = ListLayout(frame=6, time=11, connection=4, message=18, vbucket=4, opaque=8, brief=True)
 #: Columns for what the message says, below which an earlier column goes: with all of them, without the opaque, without
 #: one more, without two.
-_ALL, _NO_OPAQUE, _ONE_LESS, _TWO_LESS = 40, 22, 18, 12
+_ALL, _NO_OPAQUE, _ONE_LESS, _TWO_LESS = 40, 22, 18, 10
 
 
 def fitting(form: ListForm) -> ListLayout:
@@ -89,14 +89,17 @@ def fitting(form: ListForm) -> ListLayout:
     if form.room is None:
         return wide
     bare = replace(narrow, opaque=0)
-    first, second = form.droppable
-    less = replace(bare, **{first: 0})
-    least = replace(less, **{second: 0})
+    less = _without(bare, form.droppable[0])
+    least = _without(less, form.droppable[-1])
     wishes = ((wide, _ALL), (narrow, _ALL), (bare, _NO_OPAQUE), (less, _ONE_LESS), (least, _TWO_LESS))
     for layout, left in wishes:
         if form.room - layout.start >= left:
             return layout
     return replace(least, vbucket=0)
+
+
+def _without(layout: ListLayout, column: str) -> ListLayout:
+    return replace(layout, time=0) if column == "time" else replace(layout, connection=0)
 
 
 def _timed(layout: ListLayout, time: TimeFormat) -> ListLayout:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.terminal.style import Terminal
 
-_LEAST_WRAPPED = 24  #: columns; with less, what goes on in the next line begins further left
+_LEAST_WRAPPED = 40  #: columns; with less, what goes on in the next line begins further left
 _HANGING = 8
 _TIGHT = 40  #: columns; with less, the name of a lesser defect would leave no room for seqno and key
 _COLUMNS = message_details.USED | {"frame", "connection", "direction"}
@@ -43,7 +43,9 @@ class Listing:
         self._form = form or ListForm()
         self._layout = fitting(self._form)
         room = self._form.room
-        self._tight = room is not None and room - self._layout.start < _TIGHT
+        chopped = room is not None and self._form.overflow is not Overflow.WRAP
+        self._brief = self._layout.brief and chopped
+        self._tight = chopped and self._layout.start + _TIGHT > (room or 0)
         self._arrows = ("→", "←") if terminal.unicode else (">", "<")
 
     def heading(self) -> str:
@@ -98,9 +100,11 @@ class Listing:
 
     def _parts(self, row: dict[str, Any], left: int | None) -> tuple[list[str], int]:
         """Return what there is to say in order, and how many parts of it are about trouble."""
-        parts = details(row, brief=self._layout.brief, room=left)
-        marked = 1 if row["status"] else 0
         wrong = trouble(row, tight=self._tight)
+        if left is not None and wrong:
+            left -= len(wrong) + len(GUTTER)
+        parts = details(row, brief=self._brief, room=left)
+        marked = 1 if row["status"] else 0
         if wrong:
             parts.insert(0, wrong)
             marked += 1

@@ -88,9 +88,9 @@ def details(row: Row, *, brief: bool = False, room: int | None = None) -> list[s
     said = text is not None
     if row["status"] is not None:
         status = registry.status_name(row["status"]) or f"status 0x{row['status']:04x}"
-        if row["status"] and text:
+        if row["status"] and text is not None:
             why, text = reason(text), None
-            if why.lower().replace(" ", "_") != status:  # Not supported, says not_supported
+            if why and why.lower().replace(" ", "_") != status:  # Not supported, says not_supported
                 status = f"{status}: {_short(why, _REASON_WIDTH)}"
         parts.append(status)
     parts += [_field(name, row[name], brief=brief) for name in _FIRST if row.get(name) is not None]

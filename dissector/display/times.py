@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissector.array_types import Longs
+    from dissector.frames.answers import Answers
     from dissector.frames.connection_numbers import ConnectionNumbers
 
 _SECOND_NS = 1_000_000_000
@@ -29,29 +30,28 @@ class TimeFormat:
     word: str  #: a name that says what it is
     heading: str  #: of the column
     width: int  #: of the column: it fits, unless there is more than there mostly is
-    doc: str
-    clock: str | None = None  #: of a time of day: how it is written down to the second
+    clock: str = _CLOCK  #: of a time of day: how it is written down to the second
     utc: bool = False
     neighbours: bool = False  #: takes more than the frame: the one before it, or its request
 
 
-RELATIVE = TimeFormat("r", "relative", "seconds", 12, "seconds since the first frame")
-DELTA = TimeFormat("d", "delta", "delta", 10, "seconds since the frame before it", neighbours=True)
-SHOWN_DELTA = TimeFormat(
-    "dd", "delta-displayed", "delta shown", 11, "seconds since the line before it", neighbours=True
-)
-EPOCH = TimeFormat("e", "epoch", "epoch", 17, "seconds since 1970-01-01 UTC")
+RELATIVE = TimeFormat("r", "relative", "seconds", 12)  #: since the first frame
+DELTA = TimeFormat("d", "delta", "delta", 10, neighbours=True)  #: since the frame before it
+SHOWN_DELTA = TimeFormat("dd", "delta-displayed", "delta shown", 11, neighbours=True)  #: since the line before it
+SINCE_REQUEST = TimeFormat("s", "since-request", "since request", 13, neighbours=True)  #: of answers
+EPOCH = TimeFormat("e", "epoch", "epoch", 17)  #: seconds since 1970-01-01 UTC
 FORMATS: tuple[TimeFormat, ...] = (
-    TimeFormat("a", "absolute", "local time", 15, "local time", _CLOCK),
-    TimeFormat("ad", "absolute-date", "local date and time", 26, "local date and time", _DATE),
-    TimeFormat("adoy", "absolute-day", "local day and time", 24, "local day of the year and time", _DAY_OF_YEAR),
+    TimeFormat("a", "absolute", "local time", 15),
+    TimeFormat("ad", "absolute-date", "local date and time", 26, _DATE),
+    TimeFormat("adoy", "absolute-day", "local day and time", 24, _DAY_OF_YEAR),
     DELTA,
     SHOWN_DELTA,
     EPOCH,
     RELATIVE,
-    TimeFormat("u", "utc", "UTC", 15, "UTC", _CLOCK, utc=True),
-    TimeFormat("ud", "utc-date", "UTC date and time", 26, "date and time, UTC", _DATE, utc=True),
-    TimeFormat("udoy", "utc-day", "UTC day and time", 24, "day of the year and time, UTC", _DAY_OF_YEAR, utc=True),
+    SINCE_REQUEST,
+    TimeFormat("u", "utc", "UTC", 15, utc=True),
+    TimeFormat("ud", "utc-date", "UTC date and time", 26, _DATE, utc=True),
+    TimeFormat("udoy", "utc-day", "UTC day and time", 24, _DAY_OF_YEAR, utc=True),
 )
 BY_NAME = {name: each for each in FORMATS for name in (each.name, each.word)}
 
@@ -63,10 +63,14 @@ class TimeColumn:
         self.format = form
         self._numbering = numbering
         self._before: int | None = None  #: time of the frame, or of the line, before the next one
-        self._second: tuple[int, str] = (-1, "")  #: the second that was written last: many frames share it
+        self._answers = _answers() if form is SINCE_REQUEST else None
+        self._second: tuple[int, str] | None = None  #: the second that was written last: many frames share it
 
     def texts(self, batch: pa.RecordBatch, indexes: Longs) -> list[str]:
         """Return the texts of the chosen frames of a batch; every batch has to come here."""
+        if self._answers is not None:
+            _, since = self._answers.take(batch)
+            return ["" if each < 0 else _seconds(each) for each in since[indexes].tolist()]
         times = batch.column("time_ns").to_numpy()
         if self.format is DELTA:
             deltas = self._deltas(times.tolist())
@@ -80,21 +84,29 @@ class TimeColumn:
         """Return the text of a single frame; only for formats that look at no other."""
         if self.format is RELATIVE:
             return _seconds(time_ns - (self._numbering.start_ns or 0))
+        if self.format is EPOCH:
+            second, rest = divmod(abs(time_ns), _SECOND_NS)
+            return f"{'-' * (time_ns < 0)}{second}.{rest // 1000:06d}"
         second, rest = divmod(time_ns, _SECOND_NS)
-        return f"{self._written(second)}.{rest // 1000:06d}"
+        return f"{self._clock(second)}.{rest // 1000:06d}"
 
-    def _written(self, second: int) -> str:
-        if self._second[0] != second:
+    def _clock(self, second: int) -> str:
+        if self._second is None or self._second[0] != second:
             moment = datetime.fromtimestamp(second, UTC)
-            clock = self.format.clock
             moment = moment if self.format.utc else moment.astimezone()
-            self._second = second, str(second) if clock is None else moment.strftime(clock)
+            self._second = second, moment.strftime(self.format.clock)
         return self._second[1]
 
     def _deltas(self, times: list[int]) -> list[int]:
         before = [self._before if self._before is not None else times[0], *times[:-1]] if times else []
         self._before = times[-1] if times else self._before
         return [time - earlier for time, earlier in zip(times, before, strict=True)]
+
+
+def _answers() -> Answers:
+    from dissector.frames.answers import Answers  # noqa: PLC0415 - brings numpy along, and formats are for helps too
+
+    return Answers()
 
 
 def _seconds(nanoseconds: int) -> str:

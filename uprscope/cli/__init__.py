@@ -60,7 +60,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("connections", "uprscope.cli.connections", "sum captures up: one row per connection or per stream"),
     Command("generate", "uprscope.cli.generate", "make captures to order: scenarios, broken rules, network troubles"),
     Command("check", "uprscope.cli.check", "find broken rules of the protocol, and the frames that prove it"),
-    Command("slice", "uprscope.cli.slice", "write some packets, such as those that prove a finding, to a capture of their own"),
+    Command(
+        "slice",
+        "uprscope.cli.slice",
+        "write some packets, such as those that prove a finding, to a capture of their own",
+    ),
     Command("plot", "uprscope.cli.plot", "draw pictures of captures: seqnos, flow control, rates and more"),
     Command("report", "uprscope.cli.report", "write one page about captures: verdicts, findings, pictures"),
     Command("archive", "uprscope.cli.archive", "bring captures of any amount into Parquet tables, with Spark"),

@@ -12,6 +12,7 @@ from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
 from uprscope.cli.list_options import add_list_arguments, list_form, refuse_list_options
 from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.packet_output import PacketOutput, inputs_of, refuse_other_output
 from uprscope.cli.tshark_options import add_tshark_arguments, apply_tshark_options, heading_wanted, own_names
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from dissector.display.list_layout import ListForm
     from dissector.filters import Filter
+    from dissector.filters.selector import FrameSelector
     from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.frames.sources import BatchReader
     from dissector.frames.writers import Writer
@@ -36,6 +38,7 @@ examples:
   uprscope dissect capture.pcap --follow 2 --vbucket 17
   uprscope dissect ring/*.pcap.zst --limit 100 --no-pager
   uprscope dissect -r capture.pcap -Y 'upr.status != success' -t ad -c 20
+  uprscope dissect -r capture.pcap -Y 'upr.vbucket == 5' -w vbucket-5.pcapng
   uprscope dissect capture.pcap --format ndjson | jq .name
   uprscope dissect capture.pcap --format parquet -o frames.parquet
   tcpdump -w - port 11210 | uprscope dissect -
@@ -91,11 +94,15 @@ def run(args: argparse.Namespace) -> int:
 
     options = options_of(args)
     apply_tshark_options(args)
+    if args.write is not None:
+        refuse_other_output(args)
     names = fields_of(args)
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = ConnectionNumbers()
     selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
+    if args.write is not None:
+        return _write_packets(args, options, selector)
     if names is not None:
         options = dataclasses.replace(options, columns=selector.columns.union(names))
     inputs = expand(args.captures, rows=True)
@@ -113,7 +120,28 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
-def _copy(reader: BatchReader, selector: Any, writer: FrameWriter, limit: int | None, advance: Any) -> None:
+def _write_packets(args: argparse.Namespace, options: ReadOptions, selector: FrameSelector) -> int:
+    """Write the packets of the chosen frames, and return the exit status."""
+    from dissector.errors import UsageError  # noqa: PLC0415
+    from dissector.frames.sources import open_frames  # noqa: PLC0415
+    from dissector.terminal.progress import progress  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        inputs = inputs_of(args, stack)
+        output = PacketOutput(args.write, inputs, options)
+        reader = open_frames(inputs, dataclasses.replace(options, columns=output.columns | selector.columns))
+        with progress(reader, wanted=True) as advance:
+            _copy(reader, selector, output, args.limit, advance)
+        if selector.unknown_connection is not None:
+            raise UsageError(selector.unknown_connection)
+        output.close()
+    report(reader.report, filtered=selector.is_selective)
+    return EXIT_DAMAGED if reader.report.damage else 0
+
+
+def _copy(
+    reader: BatchReader, selector: Any, writer: FrameWriter | PacketOutput, limit: int | None, advance: Any
+) -> None:
     left = limit
     for batch, table in reader.tables():
         advance()

@@ -65,7 +65,7 @@ def list_form(args: argparse.Namespace, *, paged: bool) -> ListForm:
         overflow = Overflow.CHOP
     asked = args.time_format is not None
     time = BY_NAME[args.time_format] if asked else RELATIVE
-    return ListForm(room, overflow, time, ("connection", "time") if asked else ("time", "connection"))
+    return ListForm(room, overflow, time, ("connection",) if asked else ("time", "connection"))
 
 
 def prose_width(args: argparse.Namespace, width: int) -> int:

@@ -36,6 +36,12 @@ def add_tshark_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-E", dest="header", choices=[*_HEADER], metavar="header=y", help="-T fields with the names of columns first"
     )
+    group.add_argument(
+        "-w",
+        dest="write",
+        metavar="FILE",
+        help="write the packets of the frames, and of their set-up, to a .pcapng or .pcap file, and show nothing",
+    )
 
 
 def apply_tshark_options(args: argparse.Namespace) -> None:
