@@ -41,7 +41,7 @@ def inputs_of(args: argparse.Namespace, stack: contextlib.ExitStack) -> list[Inp
 
     inputs = found(args.captures, stack, twice=True)
     if args.write != "-":
-        refuse_input(args.write, inputs, "-w")
+        refuse_input(args.write, inputs, "-w", "read")
     return inputs if args.separate else order_by_time(inputs)
 
 
