@@ -9,7 +9,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from dissector.display.table import TextColumn, table_lines
-from dissector.frames.writers import plain
+from dissector.frames.writers import plain_rows
 from dissector.terminal.style import Terminal, safe_text
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def as_html(title: str, table: pa.Table, columns: Sequence[str]) -> str:
 
 
 def _rows(table: pa.Table, columns: Sequence[str]) -> list[Row]:
-    return [plain(row) for row in table.select(list(columns)).slice(0, ROWS).to_pylist()]
+    batches = table.select(list(columns)).slice(0, ROWS).to_batches()
+    return [row for batch in batches for row in plain_rows(batch)]
 
 
 def _rest(table: pa.Table) -> list[str]:

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from dissector.errors import InputError, UprscopeError, UsageError
 from dissector.filters import parse
-from dissector.frames.schema import SCHEMA, columns_of
+from dissector.frames.derived_columns import ROW_SCHEMA, row_columns_of, with_sources
+from dissector.frames.run_columns import RunColumns
 from dissector.frames.sources import open_frames
 from dissector.summary.schema import STREAM_COLUMNS, schema_of, table_of
 from dissector.terminal.style import one_line
@@ -147,14 +148,15 @@ class Frames(Table):
         """Check columns and filter; nothing is read yet."""
         self._filter = None if where is None else parse(where)
         if columns is None:
-            names, schema = None, SCHEMA
+            names, schema = None, ROW_SCHEMA
         else:
             if isinstance(columns, str) or not columns:
                 raise UsageError("columns: expected a list of names, such as ['time_ns', 'name']")
-            names = columns_of(",".join(map(str, columns)), "columns")
-            schema = pa.schema([SCHEMA.field(name) for name in names])
-            needed = frozenset(names) | (self._filter.columns if self._filter is not None else frozenset())
-            options = dataclasses.replace(options, columns=needed, values=options.values or "value" in names)
+            names = row_columns_of(",".join(map(str, columns)), "columns")
+            schema = pa.schema([ROW_SCHEMA.field(name) for name in names])
+            options = dataclasses.replace(options, values=options.values or "value" in names)
+        self._needed = frozenset(schema.names) | (self._filter.columns if self._filter is not None else frozenset())
+        options = dataclasses.replace(options, columns=with_sources(self._needed))
         super().__init__(inputs, schema, names or _FRAME_PREVIEW)
         self.options = options  #: how the captures are read
         self._was_read = False
@@ -176,7 +178,7 @@ class Frames(Table):
         reader = open_frames(self.readable(), self.options)
         self._report = reader.report
         # No loop: its variables would keep a batch in memory while the next one is made.
-        return filter(attrgetter("num_rows"), map(self._chosen, reader))
+        return filter(attrgetter("num_rows"), map(self._chosen, map(RunColumns(self._needed).add, reader)))
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         kept = batch if self._filter is None else batch.filter(self._filter.mask(batch))
@@ -184,9 +186,10 @@ class Frames(Table):
 
     def _head(self) -> pa.Table:
         reader = open_frames(self.inputs, dataclasses.replace(self.options, chunk_bytes=_PREVIEW_BYTES // 8))
+        derived = RunColumns(self._needed)
         found: list[pa.RecordBatch] = []
         for batch in reader:
-            found.append(self._chosen(batch))
+            found.append(self._chosen(derived.add(batch)))
             if sum(each.num_rows for each in found) > ROWS or reader.bytes_read > _PREVIEW_BYTES:
                 break
         return pa.Table.from_batches(found, self.schema)

@@ -153,6 +153,8 @@ def _scalar(literal: tree.Literal, *, unsigned: bool) -> pa.Scalar:
             return pa.scalar(min(literal.value, NO_END), pa.int64())
         case tree.Time():
             return pa.scalar(literal.ns, pa.int64())
+        case tree.Seconds():
+            return pa.scalar(literal.ns / tree.SECOND_NS, pa.float64())
         case tree.Bytes():
             return pa.scalar(literal.value, pa.binary())
         case tree.Text():

@@ -19,7 +19,9 @@ _TIME = re.compile(
     r"(?:[Zz]|([+-])([0-9]{2}):?([0-9]{2}))?)?"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_IDENTIFIER = re.compile("0[xX][0-9a-fA-F]{1,16}")  #: as JSON and CSV write it
 _INT64 = 1 << 63
+_MOST_SECONDS = 10**9 - 1
 #: What to write beside a field, by what the field holds.
 _WANTED = {
     FieldKind.INTEGER: "a number",
@@ -29,8 +31,10 @@ _WANTED = {
     FieldKind.BYTES: 'a string in "..." or hex:...',
     FieldKind.ADDRESS: "an address",
     FieldKind.TIME: 'a time, as in "2026-11-16T02:10:00Z"',
+    FieldKind.SECONDS: "a number, as in 1.5",
     FieldKind.NUMBERS: "a number",
     FieldKind.IDS: "an id",
+    FieldKind.NAMES: "a name",
     FieldKind.LOG: "the number of a vbucket uuid",
     FieldKind.RECORDS: 'a key in "..." or hex:...',
 }
@@ -46,11 +50,18 @@ def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
     if token.kind is TokenKind.WORD:
         return _named(text, token, info)
     kind = info.kind
-    if kind is FieldKind.BOOLEAN:
+    if kind is FieldKind.BOOLEAN and token.nanos is None:
         return tree.Boolean(boolean(text, token))
-    if kind in NUMERIC or kind in {FieldKind.NUMBERS, FieldKind.LOG}:
+    if kind is FieldKind.SECONDS:
+        if token.kind is TokenKind.NUMBER and token.number <= _MOST_SECONDS:
+            return tree.Seconds(token.number * tree.SECOND_NS if token.nanos is None else token.nanos)
+    elif token.nanos is not None:
+        raise FilterError(f"expected {wanted(info)}: only seconds have a fraction", text, token.position)
+    elif kind in NUMERIC or kind in {FieldKind.NUMBERS, FieldKind.LOG}:
         if token.kind is TokenKind.NUMBER:
             return tree.Number(token.number)
+        if token.kind is TokenKind.STRING and kind is not FieldKind.INTEGER and _IDENTIFIER.fullmatch(token.body):
+            return tree.Number(int(token.body, 16))
         if token.kind is TokenKind.STRING and token.body.lower() in info.constants:
             raise FilterError(f"names stand without quotes: {token.body.lower()}", text, token.position)
     elif kind is FieldKind.ADDRESS:
@@ -64,7 +75,7 @@ def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
         return tree.Bytes(token.data)
     elif token.kind is TokenKind.STRING and kind is FieldKind.TIME:
         return tree.Time(_time(text, string(text, token), token.position))
-    elif token.kind is TokenKind.STRING and kind in {FieldKind.TEXT, FieldKind.IDS, FieldKind.RECORDS}:
+    elif token.kind is TokenKind.STRING and kind in {FieldKind.TEXT, FieldKind.IDS, FieldKind.NAMES, FieldKind.RECORDS}:
         value = string(text, token)
         if info.closed and value not in info.constants:
             raise _unknown(text, value, token.position, info)

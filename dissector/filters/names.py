@@ -1,26 +1,24 @@
 """The fields that filters can ask about, and the names that the protocol gives their values.
 
-Fields are the columns of :mod:`dissector.frames.schema` and three more names; constants come from the spec, so a new
-column or a new status there is one here.
+Fields are the columns of :mod:`dissector.frames.derived_columns` and some more names; constants come from the spec, so
+a new column or a new status there is one here.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from dissector.frames.value_tables import messages_of, tables_of_fields
 from dissector.spec import enums, registry
-from dissector.spec.model import Dialect, Enumeration, Flags, Role
-from dissector.spec.model import UInt as Size
+from dissector.spec.model import Dialect, Enumeration, Flags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from dissector.frames.schema import Column
-    from dissector.spec.model import Field as SpecField
-    from dissector.spec.model import Message
 
 NO_END = (1 << 63) - 1  #: as in :mod:`dissector.frames.schema`, which takes pyarrow along
 #: Where the same name has several numbers, the shipped protocol's is meant (E-09, E-10).
@@ -38,16 +36,18 @@ class FieldKind(Enum):
     BYTES = "bytes"
     ADDRESS = "an address"
     TIME = "a time"
+    SECONDS = "a number of seconds"
     NUMBERS = "a list of numbers"
     IDS = "a list of ids"
+    NAMES = "a list of names"
     LOG = "a list of uuids and seqnos"
     RECORDS = "a list of documents"
 
 
 NUMERIC = frozenset((FieldKind.INTEGER, FieldKind.UNSIGNED))
-ORDERED = NUMERIC | {FieldKind.TEXT, FieldKind.BYTES, FieldKind.TIME}
+ORDERED = NUMERIC | {FieldKind.TEXT, FieldKind.BYTES, FieldKind.TIME, FieldKind.SECONDS}
 STRINGS = frozenset((FieldKind.TEXT, FieldKind.BYTES, FieldKind.ADDRESS))
-LISTS = frozenset((FieldKind.NUMBERS, FieldKind.IDS, FieldKind.LOG, FieldKind.RECORDS))
+LISTS = frozenset((FieldKind.NUMBERS, FieldKind.IDS, FieldKind.NAMES, FieldKind.LOG, FieldKind.RECORDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,31 @@ class FieldInfo:
 @functools.cache
 def fields() -> Mapping[str, FieldInfo]:
     """Return the fields by name."""
-    from dissector.frames.schema import COLUMNS  # noqa: PLC0415 - brings pyarrow along: not before a filter is there
+    # Not before a filter is there: it brings pyarrow along.
+    from dissector.frames.derived_columns import ALIASES, NAME_COLUMNS, ROW_COLUMNS  # noqa: PLC0415
 
-    known = {column.name: _info(column) for column in COLUMNS}
+    sources = {each.column.name: each.behind for each in NAME_COLUMNS}
+    known = {
+        column.name: _named(column, sources[column.name]) if column.name in sources else _info(column)
+        for column in ROW_COLUMNS
+    }
+    known |= {alias: replace(known[name], name=alias) for alias, name in ALIASES.items()}
     known["addr"] = FieldInfo("addr", FieldKind.ADDRESS, ("src", "dst"))
     known["port"] = FieldInfo("port", FieldKind.INTEGER, ("sport", "dport"))
     known["time"] = FieldInfo("time", FieldKind.TIME, ("time_ns",))
     return known
+
+
+def _named(column: Column, source: str) -> FieldInfo:
+    """Describe a column of names by the numbers that it stands beside."""
+    plain = {"status": [enums.STATUSES], "features": [enums.FEATURES], "datatype": [enums.DATATYPES]}
+    tables = plain.get(source) or tables_of_fields()[source][0]
+    names = dict.fromkeys(member.name for table in tables for member in table.members)
+    if source == "status":
+        names |= dict.fromkeys(family.name for family in enums.STATUS_RANGES)
+    constants = {name.lower(): Constant(name, name) for name in names}
+    kind = FieldKind.TEXT if str(column.type) == "string" else FieldKind.NAMES
+    return FieldInfo(column.name, kind, (column.name,), constants)
 
 
 def _info(column: Column) -> FieldInfo:
@@ -116,7 +134,7 @@ def _info(column: Column) -> FieldInfo:
             kinds = [known.subtype_names for known in registry.MESSAGES if known.subtype_names is not None]
             return FieldInfo(column.name, FieldKind.INTEGER, columns, _table(kinds))
     kind = FieldKind.UNSIGNED if column.unsigned else _KINDS[str(column.type)]
-    tables, seqno = _spec_tables().get(column.name, ((), False))
+    tables, seqno = tables_of_fields().get(column.name, ((), False))
     constants = _table([enums.BOOLEAN] if kind is FieldKind.BOOLEAN else tables)
     if seqno:
         constants["no_end"] = Constant("no_end", NO_END)
@@ -127,6 +145,8 @@ _KINDS = {
     "int16": FieldKind.INTEGER,
     "int32": FieldKind.INTEGER,
     "int64": FieldKind.INTEGER,
+    "double": FieldKind.SECONDS,
+    "timestamp[us, tz=UTC]": FieldKind.TIME,
     "bool": FieldKind.BOOLEAN,
     "string": FieldKind.TEXT,
     "binary": FieldKind.BYTES,
@@ -145,18 +165,13 @@ def _table(tables: Iterable[Enumeration | Flags]) -> dict[str, Constant]:
     return constants
 
 
-def _messages(dialects: tuple[Dialect, ...]) -> Iterator[Message]:
-    for dialect in dialects:
-        yield from (known for known in registry.MESSAGES if known.dialect is dialect)
-
-
 def _opcodes() -> dict[str, Constant]:
     """Collect messages by name, then by constant: NOOP is UPR's no-op, memcached's own is kv_noop.
 
     The drafts are left out, as are the pushes of magic 0x82: their numbers mean other messages elsewhere, so only the
     column ``name`` can tell them apart.
     """
-    known = [message for message in _messages(_NUMBERED) if not message.server_push]
+    known = [message for message in messages_of(_NUMBERED) if not message.server_push]
     constants: dict[str, Constant] = {}
     for message in known:
         constants.setdefault(message.name, Constant(message.name, message.opcode))
@@ -166,29 +181,9 @@ def _opcodes() -> dict[str, Constant]:
 
 
 def _message_names() -> dict[str, Constant]:
-    known = list(_messages(_NAMED))
+    known = list(messages_of(_NAMED))
     constants = {message.name: Constant(message.name, message.name) for message in known}
     for message in known:
         if " " not in message.constant:  # the draft calls several messages the same, in prose
             constants.setdefault(message.constant.lower(), Constant(message.name, message.name))
     return constants
-
-
-@functools.cache
-def _spec_tables() -> Mapping[str, tuple[tuple[Enumeration | Flags, ...], bool]]:
-    """Return, by field: the tables of its values, the shipped protocol's first, and whether it can say "no end"."""
-    tables: dict[str, tuple[tuple[Enumeration | Flags, ...], bool]] = {}
-    for each in _spec_fields():
-        names, seqno = tables.get(each.name, ((), False))
-        more = () if each.names is None or each.names in names else (each.names,)
-        tables[each.name] = ((*names, *more), seqno or (each.kind is Size.U64 and each.role is Role.SEQNO))
-    return tables
-
-
-def _spec_fields() -> Iterator[SpecField]:
-    for message in _messages((Dialect.DCP, Dialect.UPR, Dialect.PROTO, Dialect.DRAFT)):
-        for shape in message.shapes():
-            for layout in shape.layouts:
-                yield from (*layout.extras, *layout.value)
-    for event in registry.EVENT_BY_ID.values():
-        yield from event.fields

@@ -263,7 +263,7 @@ class _Parser:
             return self._family(token, info) or literals.read(self._text, token, info)
         low = literals.read(self._text, token, info)
         dots = self._take()
-        if info.kind not in NUMERIC and info.kind is not FieldKind.TIME:
+        if info.kind not in NUMERIC | {FieldKind.TIME, FieldKind.SECONDS}:
             raise self._error(f"{info.name} is {info.kind.value}: ranges are for numbers and times", dots)
         high = literals.read(self._text, self._value(), info)
         if _place(low) > _place(high):
@@ -341,7 +341,7 @@ def _place(literal: tree.Literal) -> int:
     match literal:
         case tree.Number():
             return literal.value
-        case tree.Time():
+        case tree.Time() | tree.Seconds():
             return literal.ns
         case _:  # pragma: no cover - no other kind has ranges
             raise TypeError(literal)

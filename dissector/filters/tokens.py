@@ -29,7 +29,7 @@ _TOKEN = re.compile(
       (?P<hex>      hex:[0-9A-Za-z_]* )
     | (?P<address>  [0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z_.])
                   | [0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]* )
-    | (?P<number>   [0-9][0-9A-Za-z_]* )
+    | (?P<number>   [0-9][0-9A-Za-z_]*(?:\.[0-9]+(?![0-9A-Za-z_]|\.[0-9]))? )
     | (?P<word>     [A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*(?:\.[A-Za-z_][A-Za-z0-9_]*)* )
     | (?P<string>   "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' )
     | (?P<mistake>  =~ | => | =< | <> | =(?!=) )
@@ -38,6 +38,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NUMBER = re.compile(r"0[xX](?P<hexadecimal>[0-9A-Fa-f]+(?:_[0-9A-Fa-f]+)*)|(?P<decimal>[0-9]+(?:_[0-9]+)*)")
+_FRACTION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 
 
@@ -62,6 +63,7 @@ class Token:
     text: str  #: as written; keywords in small letters, && || ! ~ as the words that they stand for
     position: int
     number: int = 0
+    nanos: int | None = None  #: of a number with a fraction: billionths
     data: bytes = b""
     field: str = ""  #: of a word that Wireshark has: the field that it stands for
     flag: str = ""  #: of that field, if the word stands for a flag
@@ -107,6 +109,8 @@ def _token(text: str, found: re.Match[str]) -> Token:
                 return Token(TokenKind.SIGN, _SPELLED[small], position)
             return Token(TokenKind.WORD, spelled, position)
         case "number":
+            if "." in spelled:
+                return Token(TokenKind.NUMBER, spelled, position, nanos=_nanos(text, spelled, position))
             return Token(TokenKind.NUMBER, spelled, position, number=_number(text, spelled, position))
         case "string":
             return Token(TokenKind.STRING, spelled, position)
@@ -140,6 +144,13 @@ def _number(text: str, spelled: str, position: int) -> int:
     if len(digits) > 20 or int(digits, base) > MAX_NUMBER:
         raise FilterError("the number is larger than 64 bits", text, position)
     return int(digits, base)
+
+
+def _nanos(text: str, spelled: str, position: int) -> int:
+    found = _FRACTION.fullmatch(spelled)
+    if found is None:
+        raise FilterError(f"{shown(spelled)} is no number (at most nine digits on either side)", text, position)
+    return int(found[1]) * 1_000_000_000 + int(found[2].ljust(9, "0"))
 
 
 def _hex(text: str, spelled: str, position: int) -> bytes:

@@ -71,6 +71,17 @@ class Time:
 
 
 @dataclass(frozen=True, slots=True)
+class Seconds:
+    """A number of seconds."""
+
+    ns: int  #: the same in nanoseconds
+
+    def __str__(self) -> str:
+        seconds, fraction = divmod(self.ns, SECOND_NS)
+        return f"{seconds}{f'.{fraction:09d}'.rstrip('0') if fraction else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Boolean:
     """Yes or no."""
 
@@ -80,7 +91,7 @@ class Boolean:
         return "true" if self.value else "false"
 
 
-Literal: TypeAlias = Number | Text | Bytes | Time | Boolean
+Literal: TypeAlias = Number | Text | Bytes | Time | Seconds | Boolean
 Operand: TypeAlias = FieldRef | Literal
 
 

@@ -41,10 +41,10 @@ _SAME = {
 _OTHERS = {
     "frame.time": "time has it, in UTC unless it says otherwise",
     "frame.time_epoch": "time has it, as in time >= '2026-11-16T02:10:00Z'",
-    "frame.time_relative": "it counts from the first packet of a file; time has the time",
-    "frame.time_delta": "it counts packets, here are messages",
-    "frame.time_delta_displayed": "it counts packets, here are messages",
-    "tcp.stream": "it counts all TCP connections from 0; connection has the id, --follow takes the number",
+    "frame.time_relative": "it counts from the first packet of a file, seconds from the first message",
+    "frame.time_delta": "it is the time between packets, delta that between messages",
+    "frame.time_delta_displayed": "it is the time between packets, delta that between messages",
+    "tcp.stream": "it counts all TCP connections from 0, conn those with messages from 1",
 }
 _SEQNO = "by_seqno has it"
 _UNREAD = "rows do not have it: -V shows it"
@@ -77,10 +77,12 @@ WITHOUT_COLUMN: Mapping[str, str] = {
     **dict.fromkeys(
         (
             *("connection_name", "role", "era", "stream", "snapshot", "snapshot_start", "snapshot_end"),
-            *("previous_seqno", "outstanding", "window", "response_in", "response_to", "response_time"),
+            *("previous_seqno", "outstanding", "window", "response_in"),
         ),
         _STATE,
     ),
+    "response_to": "it has the packet of the request, response_to its message",
+    "response_time": "response_time_ns has it, in nanoseconds",
     **dict.fromkeys(("rule", "severity", "finding", "evidence"), "uprscope check finds them"),
 }
 

@@ -9,6 +9,7 @@ The columns of single messages derive from the spec: a new field there is a new 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from dissector.spec import fields, registry
 from dissector.spec.model import Dialect, Field, Role, UInt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dissector.codec.message import Record
 
 NO_END = (1 << 63) - 1
@@ -35,6 +38,7 @@ class Column:
     doc: str
     unsigned: bool = False  #: a 64-bit pattern, printed as unsigned
     always: bool = False  #: never null: Spark and Parquet do less for it
+    seqno: bool = False  #: NO_END in it is no number
 
     @property
     def field(self) -> pa.Field:
@@ -176,7 +180,8 @@ def _field_columns() -> tuple[Column, ...]:
 def _column(field: Field) -> Column:
     unsigned = field.kind is UInt.U64 and field.role is Role.IDENTIFIER
     doc = "the message's own seqno, whatever its field is called" if field.name == "by_seqno" else field.doc
-    return Column(field.name, _TYPES[field.kind], doc, unsigned)
+    seqno = field.kind is UInt.U64 and field.role is Role.SEQNO
+    return Column(field.name, _TYPES[field.kind], doc, unsigned, seqno=seqno)
 
 
 FIELD_COLUMNS = _field_columns()
@@ -192,16 +197,19 @@ _PLACES = ("frame", "packet_first", "packet_last", "time_ns", "start_offset", "e
 DISTINCT = frozenset((*_PLACES, "cas", "by_seqno", "key", "key_bytes", "key_hash", "value_hash", "value"))
 SCHEMA = pa.schema([column.field for column in COLUMNS])
 UNSIGNED = frozenset(column.name for column in COLUMNS if column.unsigned)
+SEQNOS = frozenset(column.name for column in COLUMNS if column.seqno)
 
 
-def columns_of(text: str, option: str) -> list[str]:
+def columns_of(
+    text: str, option: str, schema: pa.Schema = SCHEMA, aliases: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     """Read names of columns, as in ``time_ns,name,by_seqno``; raises UsageError that names the option."""
-    names = [name.strip() for name in text.split(",")]
+    names = [aliases.get(name.strip(), name.strip()) for name in text.split(",")]
     for name in names:
-        if name not in SCHEMA.names:
+        if name not in schema.names:
             import difflib  # noqa: PLC0415 - only for mistyped names
 
-            close = difflib.get_close_matches(name, SCHEMA.names, 1)
+            close = difflib.get_close_matches(name, [*schema.names, *aliases], 1)
             hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
             raise UsageError(f"{option}: no column {name!r} ({hint})")
         if names.count(name) > 1:

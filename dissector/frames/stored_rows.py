@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from dissector.capture.magic import RowFormat
 from dissector.errors import InputError
 from dissector.frames.byte_text import is_printable
+from dissector.frames.derived_columns import ROW_SCHEMA, RUN_COLUMNS
 from dissector.frames.earlier_rows import is_earlier, read_from, updated
-from dissector.frames.schema import ALWAYS, SCHEMA
+from dissector.frames.schema import SCHEMA
 from dissector.options import ReadOptions, ReadReport
 from dissector.spec import registry
 from dissector.spec.model import Dialect
@@ -38,6 +39,8 @@ _BOUNDS = {
     "frame": (1, _U63),
     "packet_first": (1, _U63),
     "packet_last": (1, _U63),
+    **dict.fromkeys(("connection_number", "response_to"), (1, _U63)),
+    "response_time_ns": (0, _U63),
     "direction": (0, 1),
     **dict.fromkeys(("magic", "opcode", "subtype", "datatype", "framing_length", "extras_length"), (0, _U8)),
     **dict.fromkeys(("sport", "dport", "vbucket", "status", "key_length"), (0, _U16)),
@@ -46,6 +49,7 @@ _BOUNDS = {
         ("start_offset", "end_offset", "acked_offset", "gap", "skipped", "missing", "flow_bytes"), (0, _U63)
     ),
 }
+_OF_THE_RUN = tuple(each.column.name for each in RUN_COLUMNS)
 _DIALECTS = pa.array([dialect.value for dialect in Dialect])
 _DEFECTS = pa.array(sorted(registry.DEFECT_BY_ID))
 
@@ -71,7 +75,9 @@ class StoredRows:
         self._last = 0  #: number of the frame before
         paths = [each.path for each in inputs if each.path is not None]
         self.bytes_total: int | None = sum(path.stat().st_size for path in paths)
-        self._files = [_File(each, path, self.options) for each, path in zip(inputs, paths, strict=True)]
+        self._files = [
+            _File(each, path, self.options, alone=len(paths) == 1) for each, path in zip(inputs, paths, strict=True)
+        ]
         self._files.sort(key=lambda file: file.first_time)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -114,7 +120,7 @@ class StoredRows:
 class _File:
     """One file of rows."""
 
-    def __init__(self, source: Input, path: Path, options: ReadOptions) -> None:
+    def __init__(self, source: Input, path: Path, options: ReadOptions, *, alone: bool) -> None:
         self.size = path.stat().st_size
         self.bytes_read = 0
         self.inspected = False
@@ -123,14 +129,18 @@ class _File:
             names, self.first_time = self._look()
         except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors or OSErrors
             raise self._damaged(error) from error
-        needed = options.columns if options.columns is not None else frozenset(SCHEMA.names)
+        asked = frozenset(SCHEMA.names) if options.columns is None else options.columns
+        needed = asked & frozenset(SCHEMA.names)
         read = {each for name in needed - {"value"} for each in (read_from(name) if self._earlier else (name,))}
         missing = [name for name in SCHEMA.names if name in read and name not in names]
         if missing:
             how = "uprscope dissect -o frames.parquet writes all of them, without --fields"
             raise InputError(f"{self.name}: has no column {missing[0]} ({how})")
         self._columns = [name for name in SCHEMA.names if name in needed]
-        self._there = [name for name in SCHEMA.names if name in names and name in read | (needed & {"value"})]
+        # What a run was like is told by rows of one run alone: of several files it is found anew.
+        self._kept = [name for name in _OF_THE_RUN if alone and name in asked and name in names]
+        there = read | (needed & {"value"})
+        self._there = [*(name for name in SCHEMA.names if name in names and name in there), *self._kept]
 
     def _look(self) -> tuple[list[str], int]:
         """Return the names of the columns, and the time of the first row."""
@@ -185,19 +195,20 @@ class _File:
     def _sound(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with the schema's columns and types; raise InputError if a value can't be."""
         arrays = []
-        for name in self._columns:
-            field = SCHEMA.field(name)
+        fields = [ROW_SCHEMA.field(name) for name in (*self._columns, *self._kept)]
+        for field in fields:
+            name = field.name
             if name not in batch.schema.names:
                 arrays.append(pa.nulls(batch.num_rows, field.type))
                 continue
             column = batch.column(name)
             if column.type != field.type:
                 column = column.cast(field.type)
-            if name in ALWAYS and column.null_count:
+            if not field.nullable and column.null_count:
                 raise self._wrong(name, "has rows without a value")
             self._confirm(name, column)
             arrays.append(column)
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in self._columns]))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _confirm(self, name: str, column: pa.Array) -> None:
         bounds = _BOUNDS.get(name)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dissector.errors import UsageError
 from dissector.frames.byte_text import text_column, text_of
 from dissector.frames.schema import DISTINCT, SCHEMA, UNSIGNED
+from dissector.frames.written_numbers import seqno_of, written, written_lists
 from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class NdjsonWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        lines = [_json(row, separators=(",", ":")) + "\n" for row in batch.to_pylist()]
+        lines = [_json(row, separators=(",", ":")) + "\n" for row in plain_rows(batch)]
         self._stream.write("".join(lines).encode())
 
     def abandon(self) -> None:
@@ -107,7 +108,7 @@ class JsonWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        for row in batch.to_pylist():
+        for row in plain_rows(batch):
             text = _json(row, indent=2)
             self._stream.write(((",\n" if self._begun else "[\n") + text).encode())
             self._begun = True
@@ -130,7 +131,8 @@ class TsvWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        lines = ["\t".join(_cell(name, value) for name, value in row.items()) + "\n" for row in batch.to_pylist()]
+        rows = _rows(batch, everything=True)
+        lines = ["\t".join(_cell(name, value) for name, value in row.items()) + "\n" for row in rows]
         self._stream.write("".join(lines).encode("utf-8", "backslashreplace"))
 
     def abandon(self) -> None:
@@ -140,9 +142,25 @@ class TsvWriter:
         """Do nothing: the output has no end of its own."""
 
 
+def _rows(batch: pa.RecordBatch, *, everything: bool = False) -> list[dict[str, Any]]:
+    """Return rows with numbers as they are written; most columns of a batch are empty and may be left out."""
+    columns = {
+        name: written(name, column)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if everything or column.null_count < len(column)
+    }
+    found: list[dict[str, Any]] = pa.RecordBatch.from_pydict(columns).to_pylist()
+    return found if columns else [{} for _ in range(batch.num_rows)]
+
+
+def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows fit for JSON: bytes and identifiers as text, columns without a value left out."""
+    return [{name: _plain(name, value) for name, value in row.items() if value is not None} for row in _rows(batch)]
+
+
 def _json(row: dict[str, Any], **form: Any) -> str:
     """Write a row as JSON that a terminal can be shown: json escapes C0 controls, but neither C1 nor overrides."""
-    text = json.dumps(plain(row), ensure_ascii=False, **form)
+    text = json.dumps(row, ensure_ascii=False, **form)
     if text.isascii() and "\x7f" not in text:
         return text
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
@@ -158,27 +176,24 @@ def _cell(name: str, value: Any) -> str:
     return safe_text(str(_plain(name, value)))
 
 
-def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Make a row fit for JSON: bytes as text, identifiers unsigned, columns without a value left out."""
-    return {name: _plain(name, value) for name, value in row.items() if value is not None}
-
-
 def _plain(name: str, value: Any) -> Any:
+    """Make a value fit for JSON."""
     if isinstance(value, bytes):
         return text_of(value)
-    if name in UNSIGNED:
-        return value % 2**64
-    if name == "failover_log":
-        return [{**entry, "vbucket_uuid": entry["vbucket_uuid"] % 2**64} for entry in value]
-    if name == "cache_records":
-        return [plain({**entry, "cas": entry["cas"] % 2**64}) for entry in value]
+    if name in {"failover_log", "cache_records"}:
+        found = written_lists(name, value)
+        return [{part: _plain(part, each) for part, each in entry.items()} for entry in found]
     return value
 
 
 def record_text(record: dict[str, Any]) -> str:
     """Write a record of a cache transfer: its collection, key and seqno."""
     collection = "?" if record["collection_id"] is None else f"0x{record['collection_id']:x}"
-    return f"{collection}:{record['key']}@{record['by_seqno']}"
+    return f"{collection}:{record['key']}@{_or_no_end(seqno_of(record['by_seqno']))}"
+
+
+def _or_no_end(seqno: int | None) -> str:
+    return "no end" if seqno is None else str(seqno)
 
 
 class CsvWriter:
@@ -204,22 +219,22 @@ class CsvWriter:
 
 
 def _csv_type(field: pa.Field) -> pa.DataType:
-    if field.name in UNSIGNED:
-        return pa.uint64()
-    is_text = pa.types.is_binary(field.type) or pa.types.is_list(field.type)
+    is_text = field.name in UNSIGNED or pa.types.is_timestamp(field.type)
+    is_text |= pa.types.is_binary(field.type) or pa.types.is_list(field.type)
     return pa.string() if is_text else field.type
 
 
 def _csv_column(name: str, column: pa.Array) -> pa.Array:
-    if name in UNSIGNED:
-        return column.view(pa.uint64())
+    column = written(name, column)
+    if column.null_count == len(column) and (name in UNSIGNED or pa.types.is_timestamp(column.type)):
+        return pa.nulls(len(column), pa.string())
     if pa.types.is_binary(column.type):
         return text_column(column)
     if name == "text":  # from a server or client: it may hold anything
         return text_column(column.cast(pa.binary()))
     if not pa.types.is_list(column.type):
         return column
-    if name == "defects":
+    if column.type == pa.list_(pa.string()):
         import pyarrow.compute as pc  # noqa: PLC0415 - takes a while to load
 
         return pc.binary_join(column, " ")
@@ -230,7 +245,8 @@ def _csv_column(name: str, column: pa.Array) -> pa.Array:
 
 def _joined(name: str, value: list[Any]) -> str:
     if name == "failover_log":
-        return " ".join(f"{entry['vbucket_uuid'] % 2**64}@{entry['seqno']}" for entry in value)
+        log = written_lists(name, value)
+        return " ".join(f"{entry['vbucket_uuid']}@{_or_no_end(entry['seqno'])}" for entry in log)
     if name == "cache_records":
         return " ".join(record_text(entry) for entry in value)
     return " ".join(str(entry) for entry in value)

@@ -118,9 +118,9 @@ def things() -> list[str]:
 
 
 def _columns() -> Iterable[str]:
-    from dissector.frames.schema import SCHEMA  # noqa: PLC0415 - brings pyarrow along
+    from dissector.frames.derived_columns import ALIASES, ROW_SCHEMA  # noqa: PLC0415 - brings pyarrow along
 
-    return SCHEMA.names  # type: ignore[no-any-return]
+    return [*ROW_SCHEMA.names, *ALIASES]
 
 
 def rule_names() -> list[str]:

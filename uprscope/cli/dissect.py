@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dissector.filters import Filter
     from dissector.filters.selector import FrameSelector
     from dissector.frames.connection_numbers import ConnectionNumbers
+    from dissector.frames.run_columns import RunColumns
     from dissector.frames.sources import BatchReader
     from dissector.frames.writers import Writer
     from dissector.options import ReadOptions, ReadReport
@@ -89,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     from dissector.filters import parse  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
     from dissector.frames.connection_numbers import ConnectionNumbers  # noqa: PLC0415
+    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
+    from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
     from dissector.frames.sources import are_rows, open_frames  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
@@ -102,9 +105,9 @@ def run(args: argparse.Namespace) -> int:
     numbering = ConnectionNumbers()
     selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
     if args.write is not None:
-        return _write_packets(args, options, selector)
-    if names is not None:
-        options = dataclasses.replace(options, columns=selector.columns.union(names))
+        return _write_packets(args, options, selector, numbering)
+    derived = RunColumns(selector.columns.union(columns_for(args, names)), numbering)
+    options = dataclasses.replace(options, columns=with_sources(selector.columns.union(columns_for(args, names))))
     inputs = expand(args.captures, rows=True)
     if (args.tree or args.hex) and are_rows(inputs):
         raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
@@ -112,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     to_stdout = args.output in (None, "-")
     watched = not (to_stdout and sys.stdout.isatty())
     with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
-        _copy(reader, selector, writer, args.limit, advance)
+        _copy(reader, derived, selector, writer, args.limit, advance)
         if selector.unknown_connection is not None:
             report(reader.report, filtered=True)
             raise UsageError(selector.unknown_connection)
@@ -120,18 +123,23 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
-def _write_packets(args: argparse.Namespace, options: ReadOptions, selector: FrameSelector) -> int:
+def _write_packets(
+    args: argparse.Namespace, options: ReadOptions, selector: FrameSelector, numbering: ConnectionNumbers
+) -> int:
     """Write the packets of the chosen frames, and return the exit status."""
     from dissector.errors import UsageError  # noqa: PLC0415
+    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
+    from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
     from dissector.frames.sources import open_frames  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
         inputs = inputs_of(args, stack)
         output = PacketOutput(args.write, inputs, options)
-        reader = open_frames(inputs, dataclasses.replace(options, columns=output.columns | selector.columns))
+        derived, needed = RunColumns(selector.columns, numbering), with_sources(output.columns | selector.columns)
+        reader = open_frames(inputs, dataclasses.replace(options, columns=needed))
         with progress(reader, wanted=True) as advance:
-            _copy(reader, selector, output, args.limit, advance)
+            _copy(reader, derived, selector, output, args.limit, advance)
         if selector.unknown_connection is not None:
             raise UsageError(selector.unknown_connection)
         output.close()
@@ -140,11 +148,17 @@ def _write_packets(args: argparse.Namespace, options: ReadOptions, selector: Fra
 
 
 def _copy(
-    reader: BatchReader, selector: Any, writer: FrameWriter | PacketOutput, limit: int | None, advance: Any
+    reader: BatchReader,
+    derived: RunColumns,
+    selector: Any,
+    writer: FrameWriter | PacketOutput,
+    limit: int | None,
+    advance: Any,
 ) -> None:
     left = limit
-    for batch, table in reader.tables():
+    for read, table in reader.tables():
         advance()
+        batch = derived.add(read)
         indexes = selector.indexes(batch)
         if left is not None:
             indexes = indexes[:left]
@@ -168,10 +182,19 @@ def fields_of(args: argparse.Namespace) -> list[str] | None:
     """Read the columns that were asked for; None: all."""
     if args.fields is None:
         return None
-    from dissector.frames.schema import columns_of  # noqa: PLC0415 - brings pyarrow along
+    from dissector.frames.derived_columns import row_columns_of  # noqa: PLC0415 - brings pyarrow along
 
     option = "-e" if args.tshark_fields else "--fields"
-    return columns_of(own_names(args.fields, option), option)
+    return row_columns_of(own_names(args.fields, option), option)
+
+
+def columns_for(args: argparse.Namespace, names: list[str] | None) -> list[str]:
+    """Return the columns that the output needs: lines for people are written from those of the dissector."""
+    from dissector.frames.schema import SCHEMA  # noqa: PLC0415 - as above
+
+    if names is None and args.format == "text":
+        return list(SCHEMA.names)
+    return list(schema(names).names)
 
 
 class FrameWriter:
@@ -187,7 +210,7 @@ class FrameWriter:
         if not len(indexes):
             return
         rows = batch if len(indexes) == batch.num_rows else batch.take(indexes)
-        self._writer.write(rows if self._names is None else rows.select(self._names))
+        self._writer.write(rows.select(schema(self._names).names))
 
     def close(self) -> None:
         """Write the end of the output."""
@@ -306,9 +329,9 @@ def schema(names: list[str] | None) -> pa.Schema:
     """Return the schema of the chosen columns."""
     import pyarrow as pa  # noqa: PLC0415 - takes a while to load
 
-    from dissector.frames.schema import SCHEMA  # noqa: PLC0415
+    from dissector.frames.derived_columns import ROW_SCHEMA  # noqa: PLC0415
 
-    return SCHEMA if names is None else pa.schema([SCHEMA.field(name) for name in names])
+    return ROW_SCHEMA if names is None else pa.schema([ROW_SCHEMA.field(name) for name in names])
 
 
 def report(found: ReadReport, *, filtered: bool = False) -> None:

@@ -1,0 +1,78 @@
+"""Names beside numbers, for whole columns: each number that comes up is looked up once for a batch."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dissector.arrow import encoded, nulls, numeric, plain, take, valid
+from dissector.frames.value_tables import tables_by_dialect
+from dissector.spec import enums, registry
+from dissector.spec.model import Dialect, Enumeration, Flags
+
+if TYPE_CHECKING:
+    from dissector.array_types import Longs
+
+_NOTHING = -1
+_DIALECTS = tuple(Dialect)
+_NUMBERS = {dialect.value: number for number, dialect in enumerate(_DIALECTS)}
+
+
+def names_of(source: str, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
+    """Return the names of a column's numbers: texts, or lists of texts where they are flags or lists."""
+    column = batch.column(source)
+    if column.null_count == len(column):
+        return nulls(kind, len(column))
+    if source == "features":
+        return _of_lists(column, kind)
+    numbers = plain(column, _NOTHING).astype(np.int64)
+    if _differs(source):
+        numbers = np.where(numbers < 0, _NOTHING, numbers * len(_DIALECTS) + _dialects(batch))
+    found, places = encoded(numeric(pa.int64(), numbers))
+    return take(pa.array([_names(source, number) for number in found.to_pylist()], kind), places)
+
+
+def _names(source: str, number: int) -> Any:
+    """Return what a number is called, or the bits of it."""
+    if number == _NOTHING:
+        return None
+    if source == "status":
+        return registry.status_name(number) or f"0x{number:04x}"
+    tables = tables_by_dialect()[source]
+    dialect = Dialect.DCP
+    if _differs(source):
+        number, place = divmod(number, len(_DIALECTS))
+        dialect = _DIALECTS[place]
+    table = tables.get(dialect) or next(iter(tables.values()))
+    if isinstance(table, Flags):
+        unknown = table.unknown(number)
+        return [*table.names(number), *([hex(unknown)] if unknown else [])]
+    return _named(table, number)
+
+
+def _named(table: Enumeration, number: int) -> str:
+    member = table.member(number)
+    return hex(number) if member is None else member.name
+
+
+@cache
+def _differs(source: str) -> bool:
+    """Tell whether the numbers of a column have other names in another dialect."""
+    return len({id(table) for table in tables_by_dialect().get(source, {}).values()}) > 1
+
+
+def _dialects(batch: pa.RecordBatch) -> Longs:
+    found, places = encoded(batch.column("dialect"))
+    return np.array([_NUMBERS[name] for name in found.to_pylist()], np.int64)[places]
+
+
+def _of_lists(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the names of the features in lists, which only a few rows have."""
+    rows = np.flatnonzero(valid(column))
+    names: list[list[str] | None] = [None] * len(column)
+    for row, features in zip(rows.tolist(), take(column, rows).to_pylist(), strict=True):
+        names[row] = [_named(enums.FEATURES, feature) for feature in features]
+    return pa.array(names, kind)
