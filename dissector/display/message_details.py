@@ -102,11 +102,14 @@ def details(row: Row, *, brief: bool = False, room: int | None = None) -> list[s
             parts.append(f"key={_short(row['key'], _KEY_WIDTH)}")
     if row.get("collection_id") is not None:
         parts.append(f"collection=0x{row['collection_id']:x}")
-    if row.get("stream_id") is not None:
-        parts.append(f"stream_id={row['stream_id']}")
-    for name, value in row.items():
-        if value is not None and name in _FIELDS and (value or name not in _QUIET):
-            parts.append(_field(name, value, brief=brief))
+    fields = [
+        _field(name, value, brief=brief)
+        for name, value in row.items()
+        if value is not None and name in _FIELDS and (value or name not in _QUIET)
+    ]
+    if row.get("stream_id") is not None:  # what has no key is about the stream: its range, or its end, comes first
+        fields.insert(0 if row.get("key") is not None else len(fields), f"stream_id={row['stream_id']}")
+    parts += fields
     parts += _lists(row)
     if text is not None:
         parts.append(f"value={_short(text, _TEXT_WIDTH)}")
