@@ -1,6 +1,6 @@
 # Every command a developer needs. Asks for GNU make 3.81, Python 3.11, pip and git; everything else goes into .venv.
 
-.PHONY: help demo test lint types unit sweep docs captures pictures clean FORCE
+.PHONY: help demo test lint types unit sweep docs captures pictures wheel clean FORCE
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -107,6 +107,7 @@ sweep: $(DEV) ## run pytest with every search at full depth (long); ARGS as for 
 docs: $(DEV) ## write the files derived from the declarations of protocol and rules anew
 	@.venv/bin/python -m dissector.codegen
 	@.venv/bin/python -m analysis.codegen
+	@.venv/bin/python -m uprscope.man_pages
 
 captures: $(DEV) ## make the synthetic captures and their index anew
 	@$(RUN) uprscope.make_captures
@@ -118,6 +119,12 @@ pictures: $(DEV) ## make the pictures in docs/pictures anew
 	@.venv/bin/uprscope generate bulk --frames 30000 --vbuckets 16 -o build/pictures/bulk.pcap
 	@.venv/bin/uprscope plot build/pictures/bulk.pcap seqno --connection 1 -o docs/pictures/seqno.png
 	@.venv/bin/uprscope plot $(BROKEN) flow -o docs/pictures/flow.png
+
+wheel: $(BASE) ## make dist/uprscope-VERSION-py3-none-any.whl, to install elsewhere
+	@rm -rf dist
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+		$(RUN) pip wheel -qq --no-deps -w dist .
+	@ls dist/*.whl
 
 clean: ## remove .venv, caches and build products
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

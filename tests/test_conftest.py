@@ -336,6 +336,7 @@ def test_make_alone_lists_every_target(checkout: Path) -> None:
         "docs",
         "captures",
         "pictures",
+        "wheel",
         "clean",
     }
 

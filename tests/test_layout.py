@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 #: Every layer, in the order of the pipeline. A layer may import itself and those of lines above its own; layers of one
 #: line do not know each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("dissector.errors", "dissector.array_types"),
+    ("dissector.errors", "dissector.array_types", "dissector.extras"),
     ("dissector.arrow",),
     ("dissector.terminal", "dissector.spec"),
     ("dissector.capture",),
@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("analysis.context",),
     ("analysis.rules",),
     ("analysis.check",),
+    ("analysis.stats",),
     ("analysis.annotate", "analysis.slice", "analysis.plots", "analysis.spark"),
     ("analysis.archive",),
     ("analysis.report", "analysis.codegen"),

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dissector.terminal.style import Terminal
 from tests.support.paths import CAPTURES, ROOT
+from uprscope.cli.explain import answers
+from uprscope.pages import PAGES, HelpPage
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
@@ -66,7 +69,7 @@ def uprscope(installed: Path, cwd: Path, *words: str) -> subprocess.CompletedPro
 def test_what_is_in_it(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {name.partition("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"analysis", "dissector", "uprscope"}
+    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"analysis", "dissector", "uprscope"}
     lua = {f"dissector/codegen/lua_src/{path.name}" for path in (ROOT / "lua" / "src").glob("*.lua")}
     typed = {f"{package}/py.typed" for package in ("analysis", "dissector", "uprscope")}
     assert (
@@ -75,11 +78,15 @@ def test_what_is_in_it(wheel: Path) -> None:
         | {
             "uprscope/__init__.py",
             "uprscope/cli/check.py",
+            *(f"uprscope/docs/{page.source}" for page in PAGES if page.source.endswith(".md")),
             "analysis/report/templates/page.css",
             "analysis/report/templates/page.html.j2",
         }
         <= names
     )
+    pages = {path.name for path in (ROOT / "docs" / "man").iterdir()}
+    shared = {name.rpartition("/")[2] for name in names if ".data/data/share/man/man1/" in name}
+    assert shared == pages
     tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     for name in tracked.stdout.split():
         if name.startswith(("analysis/", "dissector/", "uprscope/")) and (ROOT / name).exists():
@@ -90,6 +97,13 @@ def test_it_explains(installed: Path, tmp_path: Path) -> None:
     done = uprscope(installed, tmp_path, "explain", "SEQ-01")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("rule SEQ-01")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_it_has_the_pages_that_messages_cite(installed: Path, tmp_path: Path, page: HelpPage) -> None:
+    done = uprscope(installed, tmp_path, "explain", page.name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == answers([page.name], Terminal(width=100))
 
 
 def test_it_has_the_plugin(installed: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@
 frames       one row per message, with a filter and a choice of columns
 connections  one row per TCP connection: names, roles, eras, losses
 streams      one row per vbucket stream or refused stream request
+stats        one value about a capture: latencies, stalls, streams, losses
 check        broken rules of the protocol, with the frames that prove it
 check_frames the same for rows that are there already
 explain      what a message, a number, an erratum or a rule means
@@ -20,7 +21,7 @@ decode       one message from its bytes
 A mistake of the caller is an UprscopeError of one clear line. A damaged
 capture is no mistake: what is readable is read; ``report`` has the losses.
 
-docs/library.md shows all of it. ``python -m uprscope`` is the command line.
+``uprscope explain library`` shows all of it. ``python -m uprscope`` is the command line.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from analysis.check.findings import Finding as Finding
     from analysis.check.inspection import Inspection as Inspection
     from analysis.rules.model import Severity as Severity
+    from analysis.stats.statistics import Statistics as Statistics
     from dissector.codec.message import Decoded as Decoded
     from dissector.errors import InputError as InputError
     from dissector.errors import UprscopeError as UprscopeError
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from uprscope.library import decode as decode
     from uprscope.library import explain as explain
     from uprscope.library import frames as frames
+    from uprscope.library import stats as stats
     from uprscope.library import streams as streams
     from uprscope.reading import Reading as Reading
     from uprscope.tables import Connections as Connections
@@ -63,6 +66,7 @@ _PUBLIC = {
     "Inspection": "analysis.check.inspection",
     "Reading": "uprscope.reading",
     "Severity": "analysis.rules.model",
+    "Statistics": "analysis.stats.statistics",
     "Streams": "uprscope.tables",
     "UprscopeError": "dissector.errors",
     "UsageError": "dissector.errors",
@@ -72,6 +76,7 @@ _PUBLIC = {
     "decode": "uprscope.library",
     "explain": "uprscope.library",
     "frames": "uprscope.library",
+    "stats": "uprscope.library",
     "streams": "uprscope.library",
 }
 __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 - the keys are text

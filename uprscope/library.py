@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from analysis.check.inspection import Inspection
     from analysis.check.selection import Selection
     from analysis.rules import Rule
+    from analysis.stats.statistics import Statistics
     from dissector.codec.message import Decoded
     from uprscope.reading import Captures
 
@@ -29,8 +30,8 @@ def frames(
     """Open captures; iterate the frames, or read them into one table.
 
     captures  a file, directory or pattern, "-" for standard input, or several
-    columns   these columns, in this order (docs/frames.md); left out: all
-    where     frames for which this holds (docs/filters.md)
+    columns   these columns, in this order (uprscope explain columns); left out: all
+    where     frames for which this holds (uprscope explain filters)
     reading   separate, ports, decode_as, dialect, values, show_secrets, limits:
               help(uprscope.Reading)
 
@@ -46,7 +47,7 @@ def frames(
 def connections(
     captures: Captures, *, everything: bool = False, hashes: bool = False, **reading: Unpack[Reading]
 ) -> Connections:
-    """Sum captures up: one row per TCP connection (docs/connections.md).
+    """Sum captures up: one row per TCP connection (uprscope explain connections).
 
     captures    a file, directory or pattern, "-" for standard input, or several
     everything  connections without any frame too
@@ -65,12 +66,30 @@ def streams(captures: Captures, **reading: Unpack[Reading]) -> Streams:
     captures  a file, directory or pattern, "-" for standard input, or several
     reading   separate, ports, decode_as, dialect, limits: see Reading
 
-    docs/connections.md has the columns.
+    ``uprscope explain streams`` has the columns.
 
     >>> for row in uprscope.streams("capture.pcap").to_arrow().to_pylist():
     ...     print(row["vbucket"], row["status"], row["last_seqno"])
     """
     return Streams(inputs_of(captures), options_of(reading))
+
+
+def stats(captures: Captures, connection: int | str | None = None, **reading: Unpack[Reading]) -> Statistics:
+    """Sum captures up in one value: traffic, latencies, stalls, streams, losses.
+
+    captures    a file, directory or pattern, "-" for standard input, or several
+    connection  this one only: its number in listings, or its id
+    reading     separate, ports, decode_as, dialect, limits: see Reading
+
+    docs/stats.md says what is counted.
+
+    >>> found = uprscope.stats("capture.pcap")
+    >>> found.stalls.count, found.acks.p99_ns
+    """
+    from analysis.stats.collect import collect  # noqa: PLC0415 - the rules' context takes a while to load
+
+    chosen = None if connection is None else str(connection)
+    return collect(inputs_of(captures), options_of(reading), connection=chosen)[0]
 
 
 def check(
@@ -79,7 +98,7 @@ def check(
     severity: str = "warning",
     **reading: Unpack[Reading],
 ) -> Inspection:
-    """Check captures against the protocol's rules (docs/rules.md).
+    """Check captures against the protocol's rules (uprscope explain rules).
 
     captures  a file, directory or pattern, "-", or several; or Frames of them
     rules     rules and groups, such as "SEQ-01" or ["SEQ", "SNP-04"]; else all

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import sys
 import tempfile
@@ -27,11 +28,12 @@ def make(entry: LibraryEntry, folder: Path) -> LibraryEntry:
     """Make a synthetic capture below a folder; return its entry, complete."""
     target = folder / entry.file
     target.parent.mkdir(parents=True, exist_ok=True)
-    truth = target.with_name(f".{target.name}.truth")
+    truth = target.with_name(f".{target.name}.truth.json")
     try:
-        status = cli.main([*entry.words(folder), "--truth", str(truth)])
+        with contextlib.redirect_stderr(io.StringIO()) as said:  # what was written goes without saying
+            status = cli.main([*entry.words(folder), "--truth", str(truth)])
         if status:
-            raise RuntimeError(f"{entry.command}: exit status {status}")
+            raise RuntimeError(f"{entry.command}: exit status {status}: {said.getvalue().strip()}")
         facts = json.loads(truth.read_text(encoding="utf-8"))
     finally:
         truth.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ in :mod:`dissector.summary`.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dissector.errors import UsageError
@@ -69,6 +69,7 @@ def connection_summary(
             what = "hashes of bytes" if hashes else "connections without frames"
             raise UsageError(f"{inputs[0].name}: {what} are in the capture itself, not in rows of frames")
         return _stored_summary(inputs, options, watch)
+    options = replace(options, count_ignored=everything)
     found = ConnectionRows(everything=everything)
     connections = ConnectionSummaries(found.add)
     if hashes:

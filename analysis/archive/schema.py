@@ -24,7 +24,7 @@ ACROSS = "across"  #: in place of a ring: rows about several rings
 _REASONS = pa.list_(pa.struct([("reason", pa.string()), ("count", pa.int64())]))
 
 SUMMARY_COLUMNS: tuple[Column, ...] = (
-    Column("rule", pa.string(), "id of the rule (docs/rules.md)"),
+    Column("rule", pa.string(), "id of the rule (uprscope explain rules)"),
     Column("severity", pa.string(), "error, warning or info"),
     Column("title", pa.string(), "what must hold"),
     Column("verdict", pa.string(), "violated, unknown, holds, or unchecked where there was nothing to check"),
@@ -103,7 +103,7 @@ TABLES: tuple[ArchiveTable, ...] = (FRAMES, CONNECTIONS, STREAMS, FINDINGS, SUMM
 BY_NAME = {table.name: table for table in TABLES}
 PARTITION_DOCS = {
     "day": "day of the frame in UTC, as in 2026-11-16",
-    "ring": f"id of the group of captures (docs/spark.md); {ACROSS}: several of them",
+    "ring": f"id of the group of captures (uprscope explain archive); {ACROSS}: several of them",
 }
 
 

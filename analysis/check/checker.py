@@ -5,8 +5,8 @@ A check is the same to it whatever the rule. One finding stands for all violatio
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections import Counter, OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import Context
 from analysis.context.frame_refs import Ref
 from analysis.rules import RULES
+from analysis.rules.model import GAP, reason_of_loss
 from analysis.rules.row_sets import PARTS, table_of
 
 if TYPE_CHECKING:
@@ -33,23 +34,44 @@ _MOST = 8  #: where at most one row in so many is left out, the others are looke
 MAX_FINDINGS = 1000
 
 
+class _Blamed(NamedTuple):
+    """A finding, and what tells who is at fault."""
+
+    finding: Finding
+    fault: Fault
+    connection: int
+    side: int  #: of the guilty frame
+
+
 class Checker:
     """One run of the rules over batches of frames."""
 
     def __init__(
-        self, rules: Sequence[Rule] = RULES, *, limit: int = MAX_FINDINGS, selection: Selection = EVERYTHING
+        self,
+        rules: Sequence[Rule] = RULES,
+        *,
+        limit: int = MAX_FINDINGS,
+        selection: Selection = EVERYTHING,
+        live: bool = False,
     ) -> None:
+        """Begin; ``live``: findings are asked for as they are proven, and those beyond the limit are told as well."""
         self.rules = tuple(rules)
         self.tallies = {rule.id: Tally(rule.id) for rule in self.rules}
         self.findings: list[Finding] = []
         self.left_out = 0  #: violations beyond the limit
         self.hidden: Counter[str] = Counter()  #: what the selection left out: violations, and findings known before
+        self.has_upr = False  #: whether there was any message of UPR or DCP; known after the last frame
         self._limit = limit
         self._selection = selection
-        self._context = Context()
+        self._live = live
+        self._context = Context(prompt=live)
         self._connections, self._captures = self._context.connections, self._context.captures
         self._roots: dict[tuple[object, ...], Finding] = {}
-        self._blamed: list[tuple[Finding, Fault, int, int]] = []  #: with the connection, and the guilty frame's side
+        self._lost: dict[str, Counter[int]] = {}  #: by rule and connection: cases that something lost leaves undecided
+        self._blamed: list[_Blamed] = []
+        self._told = 0  #: of these, how many were given out by ``proven``
+        self._late: list[_Blamed] = []  #: beyond the limit, not yet given out
+        self._late_roots: OrderedDict[tuple[object, ...], Finding] = OrderedDict()  #: the last ones of these
         self._kept: dict[str, int] = dict.fromkeys(self.tallies, 0)
         self._by_table: dict[str, dict[str, list[tuple[Rule, Check]]]] = {}
         for rule in self.rules:
@@ -61,19 +83,42 @@ class Checker:
         """Return how many connections there were."""
         return len(self._connections.names)
 
+    @property
+    def connection_ids(self) -> list[str]:
+        """Return the ids of connections, in the order in which they came up."""
+        return self._connections.names
+
     def fold(self, batch: pa.RecordBatch) -> None:
         """Check a batch of frames."""
         self._take(self._context.fold(batch))
 
-    def finish(self) -> None:
-        """Check what only the end of the frames decides, and release what is remembered of them."""
+    def proven(self) -> list[Finding]:
+        """Return the findings since the last call; who is at fault is as far as it is known by now."""
+        new = [*self._blamed[self._told :], *self._late]
+        self._told = len(self._blamed)
+        self._late.clear()
+        self._blame(new)
+        return [each.finding for each in new]
+
+    def finish(self) -> list[Finding]:
+        """Check what only the end of the frames decides, and release what is remembered of them.
+
+        Returns the findings that ``proven`` has not given out.
+        """
         self._take(self._context.finish())
-        for finding, fault, connection, side in self._blamed:  # now all is known about who is who
-            roles = self._context.roles.of(connection)
-            finding.fault, finding.at_sender = party_at_fault(fault, roles, side)
+        last = self.proven()
+        self._blame(self._blamed)  # now all is known about who is who
+        self.has_upr = self._context.has_upr
+        self._tell_losses()
         del self._context, self._blamed
-        self._selection.confirm(self._connections.names)
+        if not self._live:
+            self._selection.confirm(self._connections.names)
         self.findings.sort(key=lambda finding: (finding.severity.rank, finding.rule, finding.time_ns, finding.id))
+        return last
+
+    def _blame(self, some: Iterable[_Blamed]) -> None:
+        for finding, fault, connection, side in some:
+            finding.fault, finding.at_sender = party_at_fault(fault, self._context.roles.of(connection), side)
 
     def _take(self, tables: Iterable[tuple[str, Table]]) -> None:
         for name, table in tables:
@@ -92,23 +137,39 @@ class Checker:
         if not table.size:
             return
         tally = self.tallies[rule.id]
-        tally.checked += table.size if rows is None else int(np.count_nonzero(rows))
+        mine = self._selection.rows(table, self._connections.names)
+        tally.checked += _counted(rows, mine, table.size)
         decided = rows
         for unknown in check.unknown:
             doubtful = unknown.when(table).astype(bool, copy=False)
             if decided is not None:
                 doubtful = doubtful & decided
-            count = int(np.count_nonzero(doubtful))
-            if count:
-                tally.unknown[unknown.reason] += count
+            if doubtful.any():
+                if unknown.reason == GAP:
+                    lost = doubtful if mine is None else doubtful & mine
+                    self._note_lost(rule, table["connection"][lost])
+                elif count := _counted(doubtful, mine, table.size):
+                    tally.unknown[unknown.reason] += count
                 decided = ~doubtful if decided is None else decided & ~doubtful
         broken = ~check.holds(table).astype(bool, copy=False)
         if decided is not None:
             broken &= decided
         if broken.any():
             found = np.flatnonzero(broken)
-            tally.violated += len(found)
+            tally.violated += _counted(broken, mine, table.size)
             self._report(rule, check, table.take(found))
+
+    def _note_lost(self, rule: Rule, connections: NDArray[np.int64]) -> None:
+        """Count cases that something lost leaves undecided; in the end their connections tell what that was."""
+        counts = self._lost.setdefault(rule.id, Counter())
+        for connection, count in zip(*np.unique(connections, return_counts=True), strict=True):
+            counts[int(connection)] += int(count)
+
+    def _tell_losses(self) -> None:
+        """Say what was lost, now that it is known what every connection has."""
+        for rule, counts in self._lost.items():
+            for connection, count in counts.items():
+                self.tallies[rule].unknown[reason_of_loss(self._context.doubts.of(connection))] += count
 
     def _report(self, rule: Rule, check: Check, table: Table) -> None:
         """Make findings of the rows of a table that the selection wants."""
@@ -123,15 +184,21 @@ class Checker:
             key = (rule.id, check.name, *rows.places[index], rows.roots[index]) if rows.roots is not None else None
             root = self._roots.get(key) if key is not None else None
             if root is None:
-                if self._kept[rule.id] >= self._limit:
+                full = self._kept[rule.id] >= self._limit
+                if full:
                     self.left_out += size
                     self.tallies[rule.id].unlisted += size
-                    continue
+                    if not self._live or key in self._late_roots:
+                        continue
                 root = self._finding(rule, check, rows, index)
+                blamed = _Blamed(root, check.fault, rows.places[index][0], int(guilty[index]["side"]))
+                if full:
+                    self._keep_late(blamed, key)
+                    continue
                 if self._selection.keeps(root.id):
                     self._kept[rule.id] += 1
                     self.findings.append(root)
-                    self._blamed.append((root, check.fault, rows.places[index][0], int(guilty[index]["side"])))
+                    self._blamed.append(blamed)
                 else:
                     self.hidden["baseline"] += 1
                 if key is not None:
@@ -143,23 +210,27 @@ class Checker:
                 root.echoes += echoes
                 root.last_echo = self._frame("guilty", Ref.of(guilty[end]))
 
+    def _keep_late(self, blamed: _Blamed, key: tuple[object, ...] | None) -> None:
+        """Have a finding beyond the limit told, but keep only its root: the oldest of them are forgotten."""
+        if not self._selection.keeps(blamed.finding.id):
+            return
+        self._late.append(blamed)
+        if key is not None:
+            self._late_roots[key] = blamed.finding
+            if len(self._late_roots) > self._limit:
+                self._late_roots.popitem(last=False)
+
     def _chosen(self, severity: Severity, table: Table, tally: Tally) -> NDArray[np.int64]:
         """Return the rows that the selection wants; count the others."""
-        selection = self._selection
         rows = np.arange(table.size)
-        if severity.rank > selection.severity.rank:
-            self.hidden["severity"] += len(rows)
-            tally.mild += len(rows)
-            return rows[:0]
-        wanted = {}
-        if selection.connection is not None:
-            wanted["connection"] = selection.place(self._connections.names)
-        if selection.vbucket is not None:
-            wanted["vbucket"] = selection.vbucket
-        for name, value in wanted.items():
+        for name, value in self._selection.wanted(self._connections.names).items():
             kept = rows[table[name][rows] == value]
             self.hidden[name] += len(rows) - len(kept)
             rows = kept
+        if severity.rank > self._selection.severity.rank:
+            self.hidden["severity"] += len(rows)
+            tally.mild += len(rows)
+            return rows[:0]
         return rows
 
     @staticmethod
@@ -224,6 +295,12 @@ def _between(frames: tuple[FrameRef, ...], role: str) -> tuple[int, int] | None:
         return None
     first, last = sorted((guilty, other), key=lambda frame: frame.packet_last)
     return first.packet_last, max(first.packet_last, last.packet_first)
+
+
+def _counted(rows: Mask | None, mine: Mask | None, size: int) -> int:
+    """Count chosen rows that are also ``mine``; None stands for all ``size`` rows."""
+    chosen = mine if rows is None else rows if mine is None else rows & mine
+    return size if chosen is None else int(np.count_nonzero(chosen))
 
 
 def _narrowed(table: Table, mask: Mask | None) -> tuple[Table, Mask | None]:

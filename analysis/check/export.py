@@ -36,7 +36,7 @@ _FACT_TYPE = pa.struct([("name", pa.string()), ("value", pa.int64())])
 
 COLUMNS: tuple[Column, ...] = (
     Column("id", pa.string(), "name of the finding: the same in every run over the same traffic"),
-    Column("rule", pa.string(), "id of the rule that is broken (docs/rules.md)"),
+    Column("rule", pa.string(), "id of the rule that is broken (uprscope explain rules)"),
     Column("severity", pa.string(), "error, warning or info"),
     Column("verdict", pa.string(), "violated"),
     Column("title", pa.string(), "what must hold"),
@@ -100,6 +100,7 @@ def write(kind: str, stream: IO[bytes], inspection: Inspection, rules: Sequence[
     rows = [row_of(finding) for finding in inspection.findings]
     if kind == "json":
         document = {
+            "verdict": inspection.verdict.value,
             "frames": inspection.frames,
             "connections": inspection.connections,
             "lost": inspection.report.losses(),
@@ -110,8 +111,7 @@ def write(kind: str, stream: IO[bytes], inspection: Inspection, rules: Sequence[
         }
         stream.write((json.dumps(document, indent=2) + "\n").encode())
     elif kind == "ndjson":
-        for row in rows:
-            stream.write((json.dumps(plain(row), separators=(",", ":")) + "\n").encode())
+        stream.write(b"".join(map(ndjson, inspection.findings)))
     elif kind == "junit":
         stream.write(junit(inspection, rules).encode())
     else:
@@ -122,6 +122,11 @@ def write(kind: str, stream: IO[bytes], inspection: Inspection, rules: Sequence[
         for batch in table.to_batches():
             writer.write(batch)
         writer.close()
+
+
+def ndjson(finding: Finding) -> bytes:
+    """Write a finding as a line of NDJSON."""
+    return (json.dumps(plain(row_of(finding)), separators=(",", ":")) + "\n").encode()
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from analysis.check.checker import MAX_FINDINGS, Checker
+from analysis.check.chosen_frames import ChosenFrames
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import COLUMNS
 from analysis.rules import RULES
@@ -34,6 +36,20 @@ if TYPE_CHECKING:
 NOT_INSPECTED = "was written without a look into documents: uprscope dissect --inspect writes rows that can be checked"
 
 
+class CheckVerdict(StrEnum):
+    """What a check came to, in a word or two."""
+
+    VIOLATED = "violated"
+    NOT_VIOLATED = "nothing violated"
+    NOTHING_TO_CHECK = "nothing to check"  #: no message is what a selected rule is about
+    NO_MESSAGES = "no messages"  #: of UPR or DCP
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether nothing was judged at all."""
+        return self in (CheckVerdict.NOTHING_TO_CHECK, CheckVerdict.NO_MESSAGES)
+
+
 @dataclass(slots=True)
 class Inspection:
     """The result of a check."""
@@ -47,6 +63,24 @@ class Inspection:
         default_factory=Counter
     )  #: violations that were not asked for, by the option that left them out
     report: ReadReport = field(default_factory=ReadReport)  #: what could not be read
+    chosen_frames: int | None = None  #: of the connection that was asked for; None: none was
+    has_upr: bool = True  #: there was a message of UPR or DCP
+
+    @property
+    def verdict(self) -> CheckVerdict:
+        """Return what the check came to. Nothing is called sound where there was nothing to judge."""
+        if not self.clean:
+            return CheckVerdict.VIOLATED
+        if not self.has_upr and not any(tally.violated for tally in self.tallies):
+            return CheckVerdict.NO_MESSAGES
+        if not any(tally.checked for tally in self.tallies):
+            return CheckVerdict.NOTHING_TO_CHECK
+        return CheckVerdict.NOT_VIOLATED
+
+    @property
+    def seen_instead(self) -> str:
+        """Say what there was, where there was no message of UPR or DCP."""
+        return self.report.seen_instead(self.frames)
 
     @property
     def clean(self) -> bool:
@@ -92,7 +126,7 @@ def check_frames(
         frames += batch.num_rows
         checker.fold(batch)
     checker.finish()
-    return _inspection(checker, frames, ReadReport())
+    return inspection_of(checker, frames, ReadReport())
 
 
 def inspect(
@@ -108,12 +142,14 @@ def inspect(
     rules = checkable(inputs, rules)
     reader = reader_of(inputs, options)
     advance = watch(reader) if watch is not None else _nothing
-    checker = Checker(rules, limit=limit, selection=selection)
+    checker, chosen = Checker(rules, limit=limit, selection=selection), ChosenFrames(selection)
     for batch in reader:
         advance()
         checker.fold(batch)
+        chosen.see(batch, checker.connection_ids)
     checker.finish()
-    return _inspection(checker, reader.report.frames, reader.report)
+    chosen.confirm()
+    return inspection_of(checker, reader.report.frames, reader.report, chosen.count)
 
 
 def checkable(inputs: Sequence[Input], rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -135,16 +171,21 @@ def checkable(inputs: Sequence[Input], rules: Sequence[Rule]) -> tuple[Rule, ...
 
 def reader_of(inputs: Sequence[Input], options: ReadOptions) -> BatchReader:
     """Return a reader of frames with the columns that rules need."""
-    chunk_bytes = options.chunk_bytes or RULE_CHUNK_BYTES
-    chosen = dataclasses.replace(options, columns=COLUMNS, document_keys=False, inspect=True, chunk_bytes=chunk_bytes)
+    chosen = dataclasses.replace(for_rules(options), columns=COLUMNS, document_keys=False)
     return open_frames(inputs, chosen, whole=True)
+
+
+def for_rules(options: ReadOptions) -> ReadOptions:
+    """Return the options for a reading that rules are checked in."""
+    return dataclasses.replace(options, inspect=True, chunk_bytes=options.chunk_bytes or RULE_CHUNK_BYTES)
 
 
 def _nothing() -> None:
     pass
 
 
-def _inspection(checker: Checker, frames: int, report: ReadReport) -> Inspection:
+def inspection_of(checker: Checker, frames: int, report: ReadReport, chosen: int | None = None) -> Inspection:
+    """Return what a checker has found in so many frames, of which ``chosen`` are of the connection asked for."""
     return Inspection(
         findings=checker.findings,
         tallies=list(checker.tallies.values()),
@@ -153,4 +194,6 @@ def _inspection(checker: Checker, frames: int, report: ReadReport) -> Inspection
         left_out=checker.left_out,
         hidden=checker.hidden,
         report=report,
+        chosen_frames=chosen,
+        has_upr=checker.has_upr,
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.context.schema import ARCHIVE_TABLES, TABLES
 from analysis.rules import GLOBAL_RULES, RULES, Rule
-from analysis.rules.model import REASONS, Check, Fault
+from analysis.rules.model import GAP, GAP_OF_CHECKS, REASONS, Check, Fault
 from analysis.rules.row_sets import PARTS
 from dissector.errors import UsageError
 from dissector.generate.bugs import BUGS
@@ -118,7 +118,8 @@ def rule_facts(rule: Rule, known: Mapping[str, Facts] | None = None) -> Facts:
 
 def _check(rule: Rule, check: Check) -> Facts:
     rows = PARTS[check.over].doc if check.over in PARTS else (TABLES | ARCHIVE_TABLES)[check.over].doc
-    unknown = [{"reason": each.reason, "doc": REASONS[each.reason], "when": str(each.when)} for each in check.unknown]
+    docs = {**REASONS, GAP: GAP_OF_CHECKS}
+    unknown = [{"reason": each.reason, "doc": docs[each.reason], "when": str(each.when)} for each in check.unknown]
     return _given(
         {
             "name": check.name,

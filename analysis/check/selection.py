@@ -5,10 +5,16 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from analysis.rules import RULES, Rule
 from analysis.rules.model import Severity
 from dissector.errors import UsageError
+from dissector.frames.connection_numbers import is_name, no_such_connection, place_of
+
+if TYPE_CHECKING:
+    from analysis.context import Table
+    from dissector.array_types import Mask
 
 _SPECIAL = frozenset("*?[")  #: what makes a name a pattern
 
@@ -50,40 +56,40 @@ class Selection:
 
     def __post_init__(self) -> None:
         name = self.connection
-        if name is not None and not self.is_number and not _is_id(name):
+        if is_name(name):
             raise UsageError(f"--connection {name}: give its number in listings, or its id of 16 digits")
         if self.vbucket is not None and not 0 <= self.vbucket <= 0xFFFF:
             raise UsageError(f"--vbucket {self.vbucket}: vbuckets are 0 to 65535")
 
-    @property
-    def is_number(self) -> bool:
-        """Tell whether the connection is given by its number."""
-        name = self.connection
-        return name is not None and name.isascii() and name.isdigit() and len(name) < 16
-
     def place(self, names: list[str]) -> int:
         """Return where the connection is among all, in the order they came up; -1: not yet there."""
-        if self.connection is None:
-            return -1
-        if self.is_number:
-            return int(self.connection) - 1
-        return names.index(self.connection.lower()) if self.connection.lower() in names else -1
+        return place_of(self.connection, names) if self.connection is not None else -1
+
+    def wanted(self, names: list[str]) -> dict[str, int]:
+        """Return the columns of tables that tell what is chosen, and the value that each must have."""
+        found = {}
+        if self.connection is not None:
+            found["connection"] = self.place(names)
+        if self.vbucket is not None:
+            found["vbucket"] = self.vbucket
+        return found
+
+    def rows(self, table: Table, names: list[str]) -> Mask | None:
+        """Return which rows of a table are about what is chosen; None: all."""
+        chosen: Mask | None = None
+        for name, value in self.wanted(names).items():
+            fits = table[name] == value
+            chosen = fits if chosen is None else chosen & fits
+        return chosen
 
     def confirm(self, names: list[str]) -> None:
         """Raise UsageError, when everything was read, if the connection was not there."""
-        if self.connection is None or 0 <= self.place(names) < len(names):
-            return
-        there = {0: "no connection has frames", 1: "the only connection is 1"}
-        known = there.get(len(names), f"connections are 1 to {len(names)}")
-        raise UsageError(f"--connection {self.connection}: no such connection ({known})")
+        if self.connection is not None and (missing := no_such_connection(self.connection, names)):
+            raise UsageError(missing)
 
     def keeps(self, name: str) -> bool:
         """Tell whether a finding of this id is wanted."""
         return name not in self.known and (self.only is None or name in self.only)
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == 16 and all(character in "0123456789abcdef" for character in text.lower())
 
 
 EVERYTHING = Selection()

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from analysis.check.export import guilty_place
+from analysis.check.inspection import CheckVerdict
 from analysis.check.refusals import told
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.rules import RULE_BY_ID
@@ -25,7 +26,7 @@ from dissector.terminal.style import safe_text
 from dissector.terminal.text_page import TIE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from analysis.check.findings import Finding, FrameRef, Tally
     from analysis.check.inspection import Inspection
@@ -66,12 +67,20 @@ class CheckSummary:
         self._rules = {rule.id: rule for rule in rules}
         self._selection = selection
         self._findings = Counter(finding.rule for finding in inspection.findings)
+        self._worst: dict[str, Severity] = {}  #: of the findings of a rule, which may be milder than the rule
+        for finding in inspection.findings:
+            self._worst.setdefault(finding.rule, finding.severity)
 
     def lines(self, terminal: Terminal, *, everything: bool = False) -> Iterator[str]:
         """Give out the lines that come before the findings."""
         inspection = self._inspection
         there = f"{_count(inspection.frames, 'frame')} on {_count(inspection.connections, 'connection')}"
         rules = _count(len(self._rules), "rule")
+        if inspection.chosen_frames is not None:
+            mine = f"{_count(inspection.chosen_frames, 'frame')} of connection {self._selection.connection}"
+            there = f"{mine} ({there} in all)"
+        if self._selection.vbucket is not None:
+            rules = f"vbucket {self._selection.vbucket}, {rules}"
         yield from terminal.wrap(f"{there}, {rules}: {self._verdicts() or 'none'}.")
         listed = sorted((tally for tally in inspection.tallies if everything or self._matters(tally)), key=self._order)
         if listed:
@@ -91,8 +100,11 @@ class CheckSummary:
     def closing(self, *, strict: bool = False) -> str:
         """Return the last line: the result in a sentence."""
         inspection = self._inspection
-        if not inspection.frames:
-            return "No frames, so nothing was checked."
+        if inspection.verdict is CheckVerdict.NO_MESSAGES:
+            return f"No message of UPR or DCP, so nothing was checked. Seen instead: {inspection.seen_instead}."
+        if inspection.verdict is CheckVerdict.NOTHING_TO_CHECK:
+            about = "the rule is" if len(self._rules) == 1 else f"any of the {len(self._rules)} rules is"
+            return f"Nothing to check: there is no message that {about} about."
         undecided = self.undecided()
         cases = f"{_count(undecided, 'case')} could not be decided" if undecided else ""
         if strict and undecided:
@@ -102,17 +114,18 @@ class CheckSummary:
             return f"{hidden}; {cases}." if cases else f"{hidden}."
         by_severity = Counter(finding.severity for finding in inspection.findings)
         parts = [_count(by_severity[each], _NOUNS[each]) for each in Severity if by_severity[each]]
-        text = f"{_count(len(inspection.findings), 'finding')}: {', '.join(parts)}"
+        text = _count(len(inspection.findings), "finding")
+        violations = sum(tally.violated - tally.mild for tally in inspection.tallies)
+        if violations != len(inspection.findings):
+            text += f" of {_count(violations, 'violation')}"
+        text += f": {', '.join(parts)}"
         if inspection.left_out:
             text += f"; {_count(inspection.left_out, 'more violation')} of the same rules only counted"
         return f"{text}; {cases}." if cases else f"{text}."
 
     def undecided(self) -> int:
-        """Return how many cases could not be decided, of rules that are as severe as was asked for."""
-        least = self._selection.severity.rank
-        return sum(
-            tally.undecided for tally in self._inspection.tallies if self._rules[tally.rule].severity.rank <= least
-        )
+        """Return how many cases could not be decided, of the rules that the table is about."""
+        return sum(tally.undecided for tally in self._inspection.tallies if self._matters(tally))
 
     def hidden(self) -> str:
         """Say what was left out, and by which option."""
@@ -137,7 +150,11 @@ class CheckSummary:
         return _verdict(tally) == "violated" or (severe_enough and _verdict(tally) == "unknown")
 
     def _order(self, tally: Tally) -> tuple[int, int, str]:
-        return ([*_VERDICTS].index(_verdict(tally)), self._rules[tally.rule].severity.rank, tally.rule)
+        return ([*_VERDICTS].index(_verdict(tally)), self._severity(tally).rank, tally.rule)
+
+    def _severity(self, tally: Tally) -> Severity:
+        """Return how bad a rule's findings are, or else how bad it is to break it."""
+        return self._worst.get(tally.rule, self._rules[tally.rule].severity)
 
     def _table(self, tallies: Sequence[Tally], terminal: Terminal, *, everything: bool) -> Iterator[str]:
         rows = []
@@ -145,7 +162,7 @@ class CheckSummary:
             unknown = f"{tally.undecided:,} {', '.join(sorted(tally.unknown))}" if tally.undecided else ""
             numbers = [tally.checked, tally.violated - tally.mild, self._findings[tally.rule]]
             cells = [f"{number:,}" if number else "" for number in numbers]
-            rows.append((tally.rule, self._rules[tally.rule].severity.value, _verdict(tally), *cells, unknown))
+            rows.append((tally.rule, self._severity(tally).value, _verdict(tally), *cells, unknown))
         # Where rules that hold are not listed, the numbers say what the verdict would.
         used = [at for at in range(len(_HEADINGS)) if (at != 2 or everything) and any(row[at] for row in rows)]
         widths = {at: max(len(_HEADINGS[at]), *(len(row[at]) for row in rows)) for at in used}
@@ -192,14 +209,19 @@ def findings(
     terminal: Terminal,
     hidden: dict[str, int] | None = None,
     form: ListForm | None = None,
+    *,
+    explained: Container[str] = (),
 ) -> Iterator[str]:
-    """Give out the lines of findings; ``hidden`` counts, by rule, those that are not shown."""
+    """Give out the lines of findings; ``hidden`` counts, by rule, those that are not shown.
+
+    The rules in ``explained`` are only named.
+    """
     form = form or ListForm()
     left = dict(hidden or {})
     groups = [list(group) for _, group in groupby(shown, key=lambda finding: (finding.rule, finding.severity))]
     for number, group in enumerate(groups):
         yield ""
-        yield from _rule(group[0], terminal)
+        yield from _rule(group[0], terminal, brief=group[0].rule in explained)
         width = max(len(role) for finding in group for role in _roles(finding.frames).values())
         if any(transcript.refusal(finding) is not None for finding in group):
             width = max(width, len(_REFUSAL))
@@ -212,12 +234,12 @@ def findings(
             yield terminal.dim(f"  … and {left[rule]:,} more of {rule} (--limit 0 shows all)")
 
 
-def _rule(finding: Finding, terminal: Terminal) -> Iterator[str]:
+def _rule(finding: Finding, terminal: Terminal, *, brief: bool) -> Iterator[str]:
     """Say what a rule is about."""
     severity = _styled(terminal, finding.severity, finding.severity.value)
     yield f"{severity} {terminal.heading(finding.rule)} {finding.title}"
     rule = RULE_BY_ID.get(finding.rule)
-    if rule is None:
+    if rule is None or brief:
         return
     parts = [_sentence(rule.doc)]
     if rule.source:

@@ -87,12 +87,24 @@ def _watched(reader: BatchReader, advance: Callable[[], None]) -> Iterator[pa.Re
         yield batch
 
 
-def around(batches: Iterable[pa.RecordBatch], findings: Sequence[Finding], before: int, after: int) -> Transcript:
-    """Return the frames that prove findings, with some of the frames before and after each guilty one."""
+def around(
+    batches: Iterable[pa.RecordBatch],
+    findings: Sequence[Finding],
+    before: int,
+    after: int,
+    numbering: ConnectionNumbers | None = None,
+) -> Transcript:
+    """Return the frames that prove findings, with some of the frames before and after each guilty one.
+
+    ``numbering`` has the numbers of connections, if the batches do not begin where the reading did.
+    """
     gatherer = _Gatherer(findings, before, after)
+    if numbering is not None:
+        gatherer.found.numbering = numbering
     if findings:
         for batch in batches:
-            gatherer.found.numbering.see(batch)
+            if numbering is None:
+                gatherer.found.numbering.see(batch)
             if gatherer.gather(batch):
                 break
     return gatherer.found

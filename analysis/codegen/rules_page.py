@@ -31,6 +31,11 @@ _SEVERITIES = """\
 * **warning**: suspicious, or bad for performance
 * **info**: worth knowing; listed with `--severity info` only"""
 
+_GAP = """\
+Where a check below names `gap`, results tell by the connection what it is: `gap` if bytes of it are missing, \
+`gap-or-unreadable` if some of it could not be read either, `start` if it has neither and its \
+beginning was not captured, else `unreadable`."""
+
 
 def render() -> str:
     """Return the page."""
@@ -41,6 +46,7 @@ def render() -> str:
     page.add(_SEVERITIES)
     page.heading(2, "Why something is unknown")
     page.add(table(["reason", "meaning"], [[code(name), escape(text)] for name, text in REASONS.items()]))
+    page.add(_GAP)
     page.heading(2, "All rules")
     page.add(table(["rule", "severity", "what must hold"], [_row(rule_facts(rule, {})) for rule in ordered()]))
     for group in groups():

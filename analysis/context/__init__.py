@@ -17,6 +17,7 @@ from analysis.context.connection_facts import ConnectionFacts
 from analysis.context.connection_rows import ConnectionRows
 from analysis.context.defects import DefectColumns, defect_rows
 from analysis.context.flow_control.tracker import FlowControl
+from analysis.context.losses import ConnectionDoubts
 from analysis.context.progress import DirectionProgress
 from analysis.context.requests.tracker import RequestTracker
 from analysis.context.roles import ConnectionRoles
@@ -45,7 +46,8 @@ _TRACKED = (
 class Context:
     """What is remembered of a run, and the one pass over its frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, prompt: bool = False) -> None:
+        """Begin; ``prompt`` makes tables of flow control with every batch, which takes longer and changes nothing."""
         self.connections = ConnectionNumbers()
         self.captures = AppearanceOrder()
         self.roles = ConnectionRoles()
@@ -57,8 +59,10 @@ class Context:
         self._streams = StreamIndex(self._instances, self._tracker)
         self._facts = ConnectionFacts()
         self._defects = DefectColumns()
-        self._flow = FlowControl(self.clock)
+        self._flow = FlowControl(self.clock, prompt=prompt)
         self._silences = Silences(self.clock, self._tracker)
+        self.doubts = ConnectionDoubts()
+        self.has_upr = False  #: whether there was any message of UPR or DCP
         self._count = 0
 
     def fold(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Table]]:
@@ -70,6 +74,8 @@ class Context:
         if frames is None:
             return
         self._count += frames.size
+        self.has_upr = self.has_upr or bool(frames.upr.any())
+        self.doubts.fold(frames)
         self.clock.fold(frames)
         self.roles.fold(frames)
         gaps = self._directions.gaps(frames)

@@ -9,7 +9,8 @@ import numpy as np
 from analysis.context.frame_refs import REF, Ref
 from analysis.context.kinds import KIND_OF
 from dissector.arrow import encoded, plain
-from dissector.frames.batch import DRAFT, FrameBatch
+from dissector.frames.batch import DRAFT, PLAIN, FrameBatch
+from dissector.frames.message_kinds import IS_UPR
 from dissector.spec.model import Dialect
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class ContextBatch(FrameBatch):
         subtype = np.maximum(self.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
         self.kind = KIND_OF[self.numbering, self.response.astype(np.int64), self.opcode, subtype]
         self.early: Mask = self.by_dialect(_EARLY, 0) > 0
+        self.upr: Mask = IS_UPR[self.opcode] | (self.numbering != PLAIN)  #: messages of the protocol, answers included
         #: Rows whose senders had received something of the other side that the capture lacks, right before them.
         self.peer_lost: Mask = np.broadcast_to(np.False_, (self.size,))
         self._captures = captures

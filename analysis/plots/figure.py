@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.plots.theme import label_text
+from dissector.terminal import amounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
     from analysis.plots.batch import ConnectionNames
     from analysis.plots.theme import Theme
 
-#: Units of time; an axis has the largest unit of which it spans at least two.
-_UNITS = ((3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 WIDTH = 10.0  #: inches
+count, duration = amounts.count, amounts.duration
 _PART, _MOST = 16, 0.6  #: 60 % of the weight in 1/16 of the time deserve a figure of their own
-_TOP = 0.72  #: inches for title and subtitle
+TOP = 0.72  #: inches for title and subtitle
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class FigureContext:
         from matplotlib.figure import Figure as Made  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
         from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
 
-        layout = ConstrainedLayoutEngine(rect=(0.0, 0.0, 1.0, 1 - _TOP / height))
+        layout = ConstrainedLayoutEngine(rect=(0.0, 0.0, 1.0, 1 - TOP / height))
         figure = Made(figsize=(width, height), layout=layout)
         axes = figure.subplots(rows, squeeze=False, **grid)
         return figure, list(axes.flat)
@@ -73,6 +73,12 @@ class FigureContext:
         figure.text(left, 1 - 0.42 / height, "  |  ".join(parts), fontsize=8, color=self.theme.quiet, va="top")
 
 
+def described(figure: Figure) -> str:
+    """Say in words what a figure shows: what stands below its title, and above its panels."""
+    below = [text.get_text().replace("  |  ", ", ") for text in figure.texts[1:2]]
+    return "; ".join([*below, *filter(None, (axes.get_title(loc="left") for axes in figure.axes))])
+
+
 class TimeAxis:
     """The x axis of a figure: times of a capture, in a unit that fits."""
 
@@ -80,7 +86,7 @@ class TimeAxis:
         self.first_ns = first_ns
         self.range_ns = max(last_ns - first_ns, 1)
         self.scale, self.unit = next(
-            ((scale, unit) for scale, unit in _UNITS if self.range_ns >= 2 * scale), (1e3, "µs")
+            ((scale, unit) for scale, unit in amounts.TIME_UNITS if self.range_ns >= 2 * scale), (1e3, "µs")
         )
 
     def __call__(self, time_ns: NDArray[np.int64] | int) -> Any:
@@ -102,19 +108,6 @@ def _utc(time_ns: int) -> str:
         return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):  # no calendar has it
         return f"{time_ns} ns"
-
-
-def duration(nanoseconds: float) -> str:
-    """Write a duration with a unit that fits."""
-    for scale, unit in _UNITS:
-        if nanoseconds >= scale:
-            return f"{nanoseconds / scale:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
-
-
-def count(number: int, noun: str) -> str:
-    """Write a number with its noun, singular or plural."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def label_amounts(axes: Axes, unit: str, power: int = 1000) -> None:

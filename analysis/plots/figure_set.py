@@ -15,6 +15,7 @@ from analysis.check.selection import Selection
 from analysis.context import COLUMNS as CONTEXT_COLUMNS
 from analysis.plots.batch import COLUMNS, ConnectionNames, PlotBatch
 from dissector.errors import UsageError
+from dissector.frames.vbuckets_seen import VbucketsSeen
 from dissector.options import ReadReport
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class FigureSet:
         self.given_findings: Sequence[Finding] = ()  #: to mark where there is no checker
         self._connection: str | None = None
         self._vbucket: int | None = None
+        self._vbuckets = VbucketsSeen()
         self._from_ns, self._until_ns = 0, _FOREVER
         self.start_ns: int | None = None  #: of the first frame
 
@@ -70,7 +72,7 @@ class FigureSet:
 
     def read(self, source: FrameSource, watch: Watch | None = None) -> None:
         """Read all frames, and finish."""
-        reader = source.open(self.columns)
+        reader = source.open(self.columns, self.names.end)
         advance = watch(reader) if watch is not None else None
         for batch in reader:
             if advance is not None:
@@ -87,6 +89,7 @@ class FigureSet:
         if self.checker is not None:
             self.checker.fold(batch)
         whole = PlotBatch(batch, self.names)
+        self.names.last_ns = max(self.names.last_ns, int(whole.time_ns.max()))
         chosen = self._selected(whole)
         if chosen.size:
             for plot in self.plots.values():
@@ -99,10 +102,15 @@ class FigureSet:
         for plot in self.plots.values():
             plot.finish()
         Selection(connection=self._connection).confirm(self.names.ids)
+        if self._vbucket is not None:
+            where = f"connection {self._connection}" if self._connection is not None else ""
+            if missing := self._vbuckets.missing(self._vbucket, where):
+                raise UsageError(missing)
 
     def _selected(self, whole: PlotBatch) -> PlotBatch:
         if self.start_ns is None:
             self.start_ns = int(whole.time_ns[0])
+            self.names.until_ns = min(self.start_ns + self._until_ns, _FOREVER)
         timed = self._from_ns > 0 or self._until_ns < _FOREVER
         if self._connection is None and self._vbucket is None and not timed:
             return whole
@@ -110,7 +118,9 @@ class FigureSet:
         if self._connection is not None:
             mask &= whole.connection == Selection(connection=self._connection).place(self.names.ids)
         if self._vbucket is not None:
-            mask &= whole.numbers("vbucket") == self._vbucket
+            vbuckets = whole.numbers("vbucket")
+            self._vbuckets.see(vbuckets[mask])
+            mask &= vbuckets == self._vbucket
         if timed:
             since = whole.time_ns - self.start_ns
             mask &= (since >= self._from_ns) & (since <= self._until_ns)

@@ -7,7 +7,7 @@ side knew at the time; this plot shows what passed the capture point.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from analysis.plots.batch import PlotBatch
+    from analysis.plots.batch import ConnectionNames, PlotBatch
     from dissector.array_types import Longs
 
 
@@ -28,6 +28,7 @@ SHOWN = 6  #: connections that are drawn
 _STALLS = 256  #: kept for each connection, the longest
 _EMPTY = 8  #: a window more than 8 times the outstanding bytes is a note in the title, not a line
 _CONTROL = b"connection_buffer_size"
+_OFF = f"flow control switched off ({_CONTROL.decode()}=0)"
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class _FlowState:
     stalls: list[tuple[int, int]] = field(default_factory=list)  #: begin and end of the longest ones
     stall_count: int = 0
     stalled_ns: int = 0
+    unended_ns: int = 0  #: how long the last one lasted, if the connection or the capture ended first
 
 
 class FlowPlot:
@@ -50,15 +52,18 @@ class FlowPlot:
     def __init__(self) -> None:
         self.bins = TimeBins(least=LEAST, most=MOST, last=LAST, window=LAST, lost=SUM)
         self.states: dict[int, _FlowState] = {}
-        self._latest_ns = np.zeros(0, np.int64)  #: by connection, the time of its last message
+        self._switched_off: set[int] = set()  #: connections whose last window is 0
+        self._names: ConnectionNames | None = None
 
     def fold(self, frames: PlotBatch) -> None:
         """Add a batch of frames."""
-        self._note_times(frames)
+        self._names = frames.names
         sent = np.where(frames.response, 0, np.maximum(frames.numbers("flow_bytes"), 0))
         acked = np.maximum(frames.numbers("buffer_bytes"), 0)
         lost = np.maximum(frames.numbers("gap"), 0) + np.maximum(frames.numbers("missing"), 0)
         windows = dict(frames.controls(_CONTROL))
+        for row, size in windows.items():
+            (self._switched_off.discard if size else self._switched_off.add)(int(frames.connection[row]))
         wanted = (sent > 0) | (acked > 0) | (lost > 0)
         wanted[[*windows]] = True
         rows = np.flatnonzero(wanted)
@@ -77,16 +82,20 @@ class FlowPlot:
             self._find_stalls(state, frames.time_ns[part], outstanding, window, acked[part] > 0)
             for name, numbers in (("least", outstanding), ("most", outstanding), ("last", outstanding)):
                 self.bins.put(name, lanes, bins, numbers)
-            known = np.flatnonzero(window > 0)
-            self.bins.put("window", lanes[known], bins[known], window[known])
+            self.bins.put("window", lanes, bins, window)
             self.bins.put("lost", lanes, bins, lost[part])
 
     def finish(self) -> None:
-        """End the stalls that last until the end of the capture."""
-        for state in self.states.values():
-            if state.full_since >= 0 and self.bins.last_ns > state.full_since:
-                _add_stalls(state, [(state.full_since, self.bins.last_ns)])
+        """End the stalls that last until the end of their connection, or of the capture."""
+        if self._names is None or self.bins.first_ns is None:
+            return
+        for number, state in self.states.items():
+            end_ns = self._names.end_ns(number)
+            if 0 <= state.full_since < end_ns:
+                state.unended_ns = end_ns - state.full_since
+                _add_stalls(state, [(state.full_since, end_ns)])
                 state.full_since = -1
+                self.bins.extend(self.bins.first_ns, max(self.bins.last_ns, end_ns))
 
     def why_empty(self) -> str | None:
         """Return why there is nothing to draw, or None."""
@@ -112,6 +121,9 @@ class FlowPlot:
         stalled = sum(self.states[key].stalled_ns for key in some)
         if stalled:
             parts[-1] += f" of {duration(stalled)} together"
+        unended = sum(self.states[key].unended_ns > 0 for key in some)
+        if unended:
+            parts.append(f"{unended:,} without an end")
         others = int(np.count_nonzero((bins["last"] > 0).any(axis=1))) - len(shown_lanes)
         if others > 0:
             parts.append(f"{others:,} more with less in their windows are not shown (--connection)")
@@ -130,15 +142,19 @@ class FlowPlot:
         bins, theme = self.bins, context.theme
         state = self.states[bins.keys[lane]]
         starts = np.r_[np.maximum(bins.starts_ns(), bins.first_ns or 0), bins.last_ns]
-        times = time_axis(np.minimum(starts, self._latest_ns[bins.keys[lane]]))
+        times = time_axis(np.minimum(starts, context.names.end_ns(bins.keys[lane])))
         most, last = (forward_fill(bins[name][lane : lane + 1])[0] for name in ("most", "last"))
         # A bin without messages has the last number of the bin before.
         high = np.where(bins["most"][lane] != NONE, most, last).astype(float)
         low = np.where(bins["least"][lane] != NONE, bins["least"][lane], last).astype(float)
         high[last == NONE] = low[last == NONE] = np.nan
         high, low = np.r_[high, float(last[-1])], np.r_[low, float(last[-1])]
-        axes.fill_between(times, low, high, step="post", color=theme.series[0], alpha=0.25, linewidth=0)
-        axes.plot(times, high, drawstyle="steps-post", color=theme.series[0], linewidth=1.2, label="not acknowledged")
+        at = _corners(low, high)
+        axes.fill_between(times[at], low[at], high[at], step="post", color=theme.series[0], alpha=0.25, linewidth=0)
+        at = _corners(high)
+        axes.plot(
+            times[at], high[at], drawstyle="steps-post", color=theme.series[0], linewidth=1.2, label="not acknowledged"
+        )
         window = forward_fill(bins["window"][lane : lane + 1])[0].astype(float)
         window = np.r_[window, window[-1]]
         window[window <= 0] = np.nan
@@ -147,9 +163,9 @@ class FlowPlot:
         empty = largest > _EMPTY * top
         if largest and not empty:
             top = max(top, largest)
-            axes.plot(
-                times, window, drawstyle="steps-post", color=theme.ink, linewidth=1.2, linestyle="--", label="window"
-            )
+            form: dict[str, Any]
+            at, form = _corners(window), {"drawstyle": "steps-post", "linewidth": 1.2, "linestyle": "--"}
+            axes.plot(times[at], window[at], color=theme.ink, label="window", **form)
         for begin, end in state.stalls:
             axes.axvspan(
                 time_axis(begin), time_axis(end), color=theme.series[1], alpha=0.25, linewidth=0, label="stall"
@@ -169,13 +185,23 @@ class FlowPlot:
             title += f", far below its window of {largest:,.0f} bytes"
         if state.stall_count:
             title += f": {count(state.stall_count, 'stall')}, {duration(state.stalled_ns)}"
+            title += f", the last one without an end ({duration(state.unended_ns)})" if state.unended_ns else ""
+        if largest and bins.keys[lane] in self._switched_off:
+            title += f", then {_OFF}"
+        elif not largest:
+            title += f": {self._why_no_window(lane, context)}"
         axes.set_title(title)
 
-    def _note_times(self, frames: PlotBatch) -> None:
-        room = len(frames.names.connections) - len(self._latest_ns)
-        if room > 0:
-            self._latest_ns = np.r_[self._latest_ns, np.zeros(max(room, len(self._latest_ns)), np.int64)]
-        np.maximum.at(self._latest_ns, frames.connection, frames.time_ns)
+    def _why_no_window(self, lane: int, context: FigureContext) -> str:
+        """Say why a connection has no window: it may have one that is not in the capture."""
+        number = self.bins.keys[lane]
+        if number in self._switched_off:
+            return _OFF
+        if number not in context.names.dcp_names:
+            return "its set-up is not in the capture, nor its window"
+        if self.bins["lost"][lane].any():
+            return f"no {_CONTROL.decode()} in the capture, from which bytes are missing"
+        return f"no {_CONTROL.decode()} was asked for: flow control is off"
 
     @staticmethod
     def _find_stalls(
@@ -187,6 +213,16 @@ class FlowPlot:
         found = np.flatnonzero((begin[:-1] >= 0) & ack & (times > begin[:-1]))
         _add_stalls(state, list(zip(begin[found].tolist(), times[found].tolist(), strict=True)))
         state.full_since = int(begin[-1])
+
+
+def _corners(*lines: NDArray[np.float64]) -> Longs:
+    """Return where one of the lines steps, and both of their ends: the points between change nothing."""
+    steps = np.zeros(len(lines[0]), bool)
+    steps[[0, -1]] = True
+    for line in lines:
+        same = (line[1:] == line[:-1]) | (np.isnan(line[1:]) & np.isnan(line[:-1]))
+        steps[1:] |= ~same
+    return np.flatnonzero(steps)
 
 
 def _add_stalls(state: _FlowState, stalls: list[tuple[int, int]]) -> None:

@@ -27,6 +27,7 @@ class FrameSource:
 
     inputs: Sequence[Input]
     options: ReadOptions = field(default_factory=ReadOptions)
+    label: str = ""  #: what the files are together, if they have a name
 
     @property
     def names(self) -> list[str]:

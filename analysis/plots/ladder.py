@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.plots.figure import WIDTH, FigureContext, count, duration
+from analysis.plots.figure import TOP, WIDTH, FigureContext, count, duration
 from analysis.plots.theme import label_text
 from dissector.display.message_details import show
 from dissector.spec import registry
@@ -67,6 +67,8 @@ class Ladder:
         height = 1.75 + _STEP * (len(lines) + 1)
         span = max(len(self._column), 1)
         figure, (axes,) = context.figure(height, width=WIDTH + _WIDER * (span - 1))
+        figure.set_layout_engine("none")  # everything is inside the axes: nothing has to be measured
+        axes.set_position((0.0, 0.0, 0.99, 1 - TOP / height))
         axes.axis("off")
         axes.set_xlim(-0.24 * span**0.5, span - 0.02)
         axes.set_ylim(len(lines) + 0.6, -2.0)

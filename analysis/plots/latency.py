@@ -1,6 +1,6 @@
 """Latencies of responses and acks as cumulative distributions, counted in logarithmic bins to bound memory.
 
-:mod:`analysis.context` pairs requests with responses, and messages with acks.
+:mod:`analysis.context` pairs requests with responses, and messages with acks; percentiles are those of the statistics.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from analysis.context import COLUMNS, Context
 from analysis.plots.figure import FigureContext, count, duration
 from analysis.plots.theme import label_text
+from analysis.stats.durations import DurationsByKey
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 
     from analysis.context import Table
     from analysis.plots.batch import PlotBatch
+    from analysis.stats.durations import Distribution
     from dissector.array_types import Longs
 
 
 SHOWN = 7
+_MOST = 1024  #: curves with percentiles
 _PER_DECADE = 24
 _DECADES = 13  #: up to 10,000 s
 _SIZE = _PER_DECADE * _DECADES
@@ -41,6 +44,7 @@ class Latencies:
     def __init__(self) -> None:
         self.answers: dict[int, Longs] = {}  #: by opcode
         self.acks: dict[int, Longs] = {}  #: by connection
+        self.answer_times, self.ack_times = DurationsByKey(_MOST), DurationsByKey(_MOST)
         self.unanswered: dict[int, int] = {}
         self._frame_context = Context()
 
@@ -56,13 +60,16 @@ class Latencies:
         for name, table in tables:
             if name == "requests":
                 answered = table["answered"] > 0
-                _add_counts(self.answers, table["opcode"][answered], table["latency_ns"][answered])
+                opcode, latency = table["opcode"][answered], table["latency_ns"][answered]
+                _add_counts(self.answers, opcode, latency)
+                self.answer_times.add(opcode, latency)
                 for opcode in table["opcode"][~answered].tolist():
                     self.unanswered[opcode] = self.unanswered.get(opcode, 0) + 1
             elif name == "acks" and "latency_ns" in table:
                 latency = table["latency_ns"]
                 known = latency > 0
                 _add_counts(self.acks, table["connection"][known], latency[known])
+                self.ack_times.add(table["connection"][known], latency[known])
 
     def why_empty(self) -> str | None:
         """Return why there is nothing to draw, or None."""
@@ -77,11 +84,11 @@ class Latencies:
         for axes, panel in zip(all_axes, panels, strict=True):
             if panel is self.answers:
                 labels = {opcode: _NAMES.get(opcode, f"0x{opcode:02x}") for opcode in panel}
-                self._draw(axes, panel, labels, self.unanswered, context)
+                self._draw(axes, panel, labels, self.answer_times, self.unanswered, context)
                 axes.set_title("from a request to its answer")
             else:
                 labels = {number: self._label(number, context) for number in panel}
-                self._draw(axes, panel, labels, {}, context)
+                self._draw(axes, panel, labels, self.ack_times, {}, context)
                 axes.set_title("from a message to the ack that gives its bytes back")
             axes.set_ylabel("share that took no longer")
         _label_durations(all_axes[-1], _edge(least - 2), _edge(most + 3))
@@ -99,15 +106,19 @@ class Latencies:
 
     @staticmethod
     def _draw(
-        axes: Axes, panel: dict[int, Longs], labels: dict[int, str], missing: dict[int, int], context: FigureContext
+        axes: Axes,
+        panel: dict[int, Longs],
+        labels: dict[int, str],
+        times: DurationsByKey,
+        missing: dict[int, int],
+        context: FigureContext,
     ) -> None:
         order = sorted(panel, key=lambda key: (-int(panel[key].sum()), key))
         for place, key in enumerate(order[:SHOWN]):
             counts = panel[key]
             fraction = np.r_[0, np.cumsum(counts)] / counts.sum()
             used = slice(int(np.flatnonzero(counts)[0]), int(np.flatnonzero(counts)[-1]) + 2)
-            half, most = (duration(quantile(counts, part)) for part in (0.5, 0.99))
-            label = f"{labels[key]} ({int(counts.sum()):,})\nhalf in {half}, 99 % in {most}"
+            label = f"{labels[key]} ({int(counts.sum()):,})\n{_percentiles(times.of(key))}"
             label += f", {missing[key]:,} unanswered" if missing.get(key) else ""
             color = context.theme.series[place % len(context.theme.series)]
             edges = [_edge(bin_) for bin_ in range(used.start, used.stop)]
@@ -131,18 +142,19 @@ def _edge(place: float) -> float:
     return float(10 ** (place / _PER_DECADE))
 
 
-def quantile(counts: Longs, part: float) -> float:
-    """Return a quantile in nanoseconds: the upper edge of the bin it is in."""
-    sums = np.cumsum(counts)
-    return _edge(int(np.searchsorted(sums, part * sums[-1])) + 1)
+def _percentiles(times: Distribution | None) -> str:
+    if times is None:
+        return ""
+    parts = {"p50": times.p50_ns, "p99": times.p99_ns, "max": times.max_ns}
+    return ", ".join(f"{name} {duration(number)}" for name, number in parts.items())
 
 
 def _label_durations(axes: Axes, least: float, most: float) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
+    from matplotlib.ticker import LogLocator, NullLocator  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
 
     axes.set_xscale("log")
     axes.set_xlim(least, most)
     axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if most < 1000 * least else (1,), numticks=20))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: duration(value))
     axes.set_xlabel("time it took [logarithmic]")

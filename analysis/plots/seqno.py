@@ -1,4 +1,4 @@
-"""Seqnos over time: a line for each stream, the range of its current snapshot shaded, findings marked.
+"""Seqnos over time: a line for each stream, the ranges of its snapshots, findings marked.
 
 For each stream and bin the first, last, lowest and highest seqno are kept: enough to draw the same line as all points
 would give. Knows by_seqno and snapshot markers; must not know rules.
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 
 FEW = 12  #: up to so many streams, each has its own colour, and its snapshots are drawn
+_SHADED = 3  #: up to so many streams, the range of the current snapshot is shaded: more shades lie on each other
 _CONNECTION, _VBUCKET = 32, 16  #: bits to the right of them in a key
 _NAMED = 6  #: streams with findings that are named, if there are more than FEW streams
 _MANY = 48  #: from so many streams on, percentiles are drawn too
 _BEGUN = 0.9  #: fraction of streams that must have begun before percentiles mean anything
+_PERCENTILES = (10, 50, 90)
 _DASHES = ("-", "--", ":")
 
 
@@ -95,7 +97,7 @@ class Seqnos:
             if few:
                 axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0))
             else:  # the bar of colours is on the right
-                axes.legend(handles, labels, loc="upper left", frameon=True, framealpha=0.85, edgecolor="none")
+                figure.legend(handles, labels, loc="outside lower center", ncols=4)
         parts = [count(len(bins.keys), "stream"), count(self.items, "item"), count(self.snapshots, "snapshot")]
         if marked:
             parts.append(f"{count(marked, 'finding')} marked")
@@ -130,36 +132,48 @@ class Seqnos:
         bins, series = self.bins, context.theme.series
         edges = np.r_[bins.starts_ns(), (bins.starts_ns()[-1:] + bins.width_ns)]
         edges = time_axis(np.clip(edges, bins.first_ns, max(bins.last_ns, (bins.first_ns or 0) + 1)))
-        start, end = forward_fill(bins["start"]), forward_fill(bins["end"])
+        shaded = len(bins.keys) <= _SHADED
         for place, lane in enumerate(sorted(range(len(bins.keys)), key=lambda lane: bins.keys[lane])):
             color, dash = series[place % len(series)], _DASHES[place // len(series) % len(_DASHES)]
-            there = (start[lane] != NONE) & ~self._ended(lane)
-            if there.any():
-                low = np.where(there, start[lane].astype(float), np.nan)
-                high = np.where(there, end[lane].astype(float), np.nan)
-                low, high = np.r_[low, low[-1]], np.r_[high, high[-1]]
-                at_end = int(np.flatnonzero(there)[-1]) + 1  # the last bin has a right edge too
-                low[at_end], high[at_end] = low[at_end - 1], high[at_end - 1]
-                alpha = 0.16 if len(bins.keys) <= 3 else 0.08
-                axes.fill_between(edges, low, high, step="post", color=color, alpha=alpha, linewidth=0, zorder=1.5)
-                for edge in (low, high):
-                    axes.plot(edges, edge, color=color, drawstyle="steps-post", alpha=0.35, linewidth=0.7, zorder=1.6)
+            if shaded:
+                self._shade_snapshots(axes, lane, edges, color, context)
+            else:
+                at = np.flatnonzero(bins["start"][lane] != NONE)
+                low, high = bins["start"][lane][at], bins["end"][lane][at]
+                axes.vlines(edges[at], low, high, color=color, alpha=0.7, linewidth=1.0, zorder=1.6)
             times, values = self.line(lane, time_axis)
             marker = "o" if len(times) <= 60 else ""
             label = self.label(bins.keys[lane], context)
             form: dict[str, Any] = {"drawstyle": "steps-post", "linestyle": dash, "marker": marker, "markersize": 3}
             axes.plot(times, values, color=color, label=label, zorder=2.5, **form)
-        if (bins["start"] != NONE).any():
+        if (bins["start"] != NONE).any() and shaded:
             axes.fill_between([], [], [], color=context.theme.quiet, alpha=0.3, linewidth=0, label="current snapshot")
+        elif (bins["start"] != NONE).any():
+            axes.plot([], [], "|", color=context.theme.quiet, markersize=9, label="range of a snapshot")
 
-    def _ended(self, lane: int) -> NDArray[np.bool_]:
-        """Return a mask of the bins after the stream's end, unless a later stream has the same key."""
+    def _shade_snapshots(self, axes: Axes, lane: int, edges: Any, color: str, context: FigureContext) -> None:
+        bins = self.bins
+        start, end = (forward_fill(bins[name][lane : lane + 1])[0] for name in ("start", "end"))
+        there = (start != NONE) & ~self._ended(lane, context)
+        if not there.any():
+            return
+        low, high = (np.where(there, filled.astype(float), np.nan) for filled in (start, end))
+        low, high = np.r_[low, low[-1]], np.r_[high, high[-1]]
+        at_end = int(np.flatnonzero(there)[-1]) + 1  # the last bin has a right edge too
+        low[at_end], high[at_end] = low[at_end - 1], high[at_end - 1]
+        axes.fill_between(edges, low, high, step="post", color=color, alpha=0.16, linewidth=0, zorder=1.5)
+        for edge in (low, high):
+            axes.plot(edges, edge, color=color, drawstyle="steps-post", alpha=0.35, linewidth=0.7, zorder=1.6)
+
+    def _ended(self, lane: int, context: FigureContext) -> NDArray[np.bool_]:
+        """Return a mask of the bins after the end of the stream, or of its connection."""
         bins = self.bins
         starts = bins.starts_ns()
+        after: NDArray[np.bool_] = starts > context.names.end_ns(bins.keys[lane] >> _CONNECTION)
         ended = self._ended_ns.get(bins.keys[lane])
-        if ended is None or starts[np.flatnonzero(bins["start"][lane] != NONE)].max(initial=0) > ended:
-            return np.zeros(len(starts), bool)
-        return starts > ended
+        if ended is not None and starts[np.flatnonzero(bins["start"][lane] != NONE)].max(initial=0) <= ended:
+            after |= starts > ended  # no later stream has the same key
+        return after
 
     def _draw_many(self, axes: Axes, figure: Figure, context: FigureContext, time_axis: TimeAxis) -> None:
         from matplotlib.collections import LineCollection  # noqa: PLC0415 - see analysis.plots.theme.require_matplotlib
@@ -185,7 +199,7 @@ class Seqnos:
         bar.ax.yaxis.set_major_locator(MaxNLocator(8, integer=True))
 
     def _draw_percentiles(self, axes: Axes, context: FigureContext, time_axis: TimeAxis) -> None:
-        """Draw the 10th, 50th and 90th percentile: among very many lines no single one can be followed."""
+        """Draw percentiles: among very many lines no single one can be followed."""
         bins = self.bins
         last = forward_fill(bins["last"])
         begun = np.flatnonzero((last != NONE).mean(axis=0) >= _BEGUN)
@@ -193,9 +207,9 @@ class Seqnos:
             return  # streams that follow one another have no common progress
         times = time_axis(np.clip(bins.starts_ns()[begun], bins.first_ns, bins.last_ns))
         known = np.where(last == NONE, np.nan, last.astype(float))[:, begun]
-        percentiles = np.nanpercentile(known, (10, 50, 90), axis=0)
+        percentiles = np.nanpercentile(known, _PERCENTILES, axis=0)
         for percentile, dash, label in zip(
-            percentiles, (":", "-", "--"), ("a tenth is below", "half", "a tenth is above"), strict=True
+            percentiles, (":", "-", "--"), [f"p{part} of the streams" for part in _PERCENTILES], strict=True
         ):
             axes.plot(
                 times, percentile, color=context.theme.ink, linestyle=dash, linewidth=1.8, label=label, zorder=2.8

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from dissector.errors import UsageError
+from dissector.extras import install_command
 from dissector.terminal.style import safe_text
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def require_matplotlib() -> None:
     try:
         import matplotlib as mpl  # noqa: PLC0415 - takes half a second, and only pictures need it
     except ImportError as error:
-        raise UsageError("pictures need matplotlib, which is not here: pip install 'uprscope[report]'") from error
+        hint = install_command("matplotlib")
+        raise UsageError(f"pictures need matplotlib, which is not here: {hint}") from error
     # It logs that it builds its font cache.
     logging.getLogger(mpl.__name__).setLevel(logging.ERROR)
 

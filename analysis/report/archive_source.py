@@ -28,7 +28,9 @@ def open_archive(name: str, options: ReadOptions) -> tuple[FrameSource, list[Fin
         raise InputError(f"{name}: no archive: there is no Parquet file in {folder / 'frames'}")
     findings = _files(folder / "findings")
     inputs = [Input(str(path), path, rows=RowFormat.PARQUET) for path in frames]
-    return FrameSource(inputs, options), _findings(findings) if (folder / "findings").is_dir() else None
+    return FrameSource(inputs, options, folder.resolve().name), _findings(findings) if (
+        folder / "findings"
+    ).is_dir() else None
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,6 +1,6 @@
 """Collect a report's data in one reading of the frames, and the frames around findings in a second one.
 
-Knows frame sources, the checker, the summaries of connections and streams, and plots. Must not know HTML.
+Knows frame sources, the checker, statistics and plots. Must not know HTML.
 """
 
 from __future__ import annotations
@@ -9,30 +9,25 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from analysis.check.checker import Checker
 from analysis.check.findings import Tally
-from analysis.check.inspection import Inspection
+from analysis.check.inspection import Inspection, inspection_of
 from analysis.check.selection import Selection
 from analysis.check.transcript import NEIGHBOURS, Transcript, around_each
 from analysis.plots.figure_set import FigureSet
 from analysis.rules import RULES
-from dissector.frames.batch import FrameBatch
-from dissector.summary.connections import ConnectionSummaries
-from dissector.summary.rows import ConnectionRows, iso_time, stream_rows
-from dissector.summary.streams import Streams
+from analysis.stats.collect import Collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import pyarrow as pa
 
     from analysis.check.findings import Finding
     from analysis.plots import PlotKind
     from analysis.plots.frame_source import FrameSource
     from analysis.rules import Rule
+    from analysis.stats.statistics import Statistics
     from dissector.frames.sources import BatchReader
+    from dissector.tcp.connections import Connection
 
     Row = dict[str, Any]
     Watch = Callable[[BatchReader], Callable[[], None]]
@@ -45,13 +40,13 @@ class ReportData:
     source: FrameSource
     inspection: Inspection
     figures: FigureSet
+    statistics: Statistics
     connections: list[Row]
     streams: list[Row]
     rules: Sequence[Rule] = RULES
     selection: Selection = field(default_factory=Selection)
     shown: list[Finding] = field(default_factory=list)  #: findings that are shown in full, up to the limit of each rule
     transcripts: dict[str, tuple[Transcript, Finding]] = field(default_factory=dict)  #: their frames, by id
-    notes: list[str] = field(default_factory=list)
     findings_given: bool = False  #: they come from an archive, nothing was checked here
 
 
@@ -67,34 +62,36 @@ def collect(
     """Read the frames, a second time if there are findings to show; ``given_findings`` replace the check."""
     checker = Checker(selection=selection) if given_findings is None else None
     figures = FigureSet(kinds, checker)
-    listings = _Listings(source)
-    reader = source.open(None, listings.summaries.end)
+    collector = Collector(packets=source.has_packets)
+
+    def ended(connection: Connection) -> None:
+        collector.ended(connection)
+        figures.names.end(connection)
+
+    reader = source.open(None, ended)
     advance = watch(reader) if watch is not None else None
     for batch in reader:
         if advance is not None:
             advance()
-        listings.fold(batch)
+        collector.fold(batch)
         figures.fold(batch)
     figures.finish()
     figures.report = reader.report
     if checker is not None:
-        inspection = Inspection(
-            checker.findings,
-            list(checker.tallies.values()),
-            figures.frames,
-            checker.connections,
-            checker.left_out,
-            checker.hidden,
-            reader.report,
-        )
+        inspection = inspection_of(checker, figures.frames, reader.report)
     else:
         inspection = _sum_up(given_findings or (), figures)
         figures.given_findings = inspection.findings
     data = ReportData(
-        source, inspection, figures, listings.connections(figures), listings.streams(), selection=selection
+        source,
+        inspection,
+        figures,
+        collector.finish(source.names, reader.report),
+        collector.connection_rows(),
+        collector.stream_rows(),
+        selection=selection,
+        findings_given=checker is None,
     )
-    data.findings_given = checker is None
-    data.notes = listings.notes
     data.shown = _shown(inspection.findings, limit)
     if data.shown:
         again = source.open(None)
@@ -132,57 +129,3 @@ def _sum_up(findings: Sequence[Finding], figures: FigureSet) -> Inspection:
     return Inspection(
         ordered, [*tallies.values()], figures.frames, len(figures.names.connections), report=figures.report
     )
-
-
-class _Listings:
-    """Connections and streams, as ``uprscope connections`` lists them."""
-
-    def __init__(self, source: FrameSource) -> None:
-        self._rows = ConnectionRows()
-        self.summaries = ConnectionSummaries(self._rows.add)
-        self._streams = Streams()
-        self._captures = source.has_packets
-        self._counted: dict[str, Row] = {}
-        self.notes: list[str] = []
-
-    def fold(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of frames."""
-        if not batch.num_rows:
-            return
-        frame_batch = FrameBatch(batch)
-        connections = self.summaries.fold(frame_batch)
-        self._streams.fold(frame_batch, connections)
-        if self._captures:
-            self.summaries.release_ended()
-            return
-        # Parquet files of frames do not say how connections ended: count what frames show.
-        times = frame_batch.numbers("time_ns")
-        for code, connection in enumerate(connections):
-            rows = np.flatnonzero(frame_batch.code == code)
-            row = self._counted.setdefault(connection.id, {"number": connection.number, "connection": connection.id})
-            row["name"] = connection.name
-            row["start_ns"] = min(row.get("start_ns", int(times[rows[0]])), int(times[rows].min()))
-            row["last_ns"] = max(row.get("last_ns", 0), int(times[rows].max()))
-            for side, name in enumerate(("client_frames", "server_frames")):
-                row[name] = row.get(name, 0) + int(np.count_nonzero(frame_batch.direction[rows] == side))
-
-    def connections(self, figures: FigureSet) -> list[Row]:
-        """Return the rows of connections."""
-        if self._captures:
-            if self._rows.left_out:
-                self.notes.append(f"{self._rows.left_out:,} more connections are not listed")
-            return self._rows.sorted()
-        for connection in figures.names.connections:
-            row = self._counted[connection.id]
-            for side, place in (("client", connection.client), ("server", connection.server)):
-                row[side], _, port = place.rpartition(":")
-                row[f"{side}_port"] = int(port)
-            row["start"] = iso_time(row["start_ns"])
-            row["duration_ns"] = row["last_ns"] - row["start_ns"]
-        return sorted(self._counted.values(), key=lambda row: int(row["number"]))
-
-    def streams(self) -> list[Row]:
-        """Return the rows of streams."""
-        if self._streams.limit_reached:
-            self.notes.append(f"more than {self._streams.limit:,} streams: later ones are not listed")
-        return list(stream_rows(self._streams))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from analysis.check import text_report as plain_text
 from analysis.report.table import PageColumn, PageTable
+from analysis.report.verdicts import MARKS
 from analysis.rules import RULE_BY_ID
 from dissector.terminal.style import Terminal, safe_text
 
@@ -29,13 +30,14 @@ class ShownFinding:
 
     id: str
     severity: str
+    mark: str  #: of the severity
     rule: str  #: its id and title
     about: Sequence[str]  #: what the rule demands, where that is written, bugs of this kind
     sentence: str
     echoes: str
     refusal: str  #: a sentence; empty: nobody refused it
     fault: str  #: a sentence; empty: not known
-    next_step: str
+    next_step: Sequence[str]  #: words and commands in turn; empty: nothing comes next
     evidence: PageTable
     transcript: Sequence[str]
     display_filter: str
@@ -75,13 +77,14 @@ def _finding(finding: Finding, data: ReportData, ladder: Picture | None) -> Show
     return ShownFinding(
         id=finding.id,
         severity=finding.severity.value,
+        mark=MARKS[finding.severity],
         rule=f"{finding.rule}: {finding.title}",
         about=_about(finding.rule),
         sentence=_sentence(finding.sentence),
         refusal=plain_text.refusal(data.transcripts[finding.id][1], data.transcripts[finding.id][0]),
         echoes=_echoes(finding),
         fault=plain_text.fault(finding, data.transcripts[finding.id][0]) if finding.fault else "",
-        next_step=safe_text(f"{finding.next_step.rstrip('.')}.") if finding.next_step else "",
+        next_step=safe_text(f"{finding.next_step.rstrip('.')}.").split("`") if finding.next_step else (),
         evidence=_evidence(finding, data),
         transcript=_transcript(finding, data),
         display_filter=finding.display_filter(),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.report import findings, pictures, rendering, sections
-from dissector.terminal.style import safe_text
+from analysis.plots import theme
+from analysis.report import findings, pictures, rendering, sections, verdicts
+from analysis.report.overview import overview, short_names, title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,6 @@ TITLES = (
     ("liveness", "No-ops, their answers, and silence"),
     ("gaps", "Where bytes are missing"),
 )
-_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +38,26 @@ class _Section:
 def page(data: ReportData, provenance: Sequence[tuple[str, str]], *, drawn: bool = True) -> str:
     """Return the whole page; ``provenance`` tells how it was made."""
     captures = short_names(data.source.names)
-    ladders = pictures.ladders(data, captures) if drawn else {}
+    told = overview(data)
+    ladders, shown = {}, None
+    if drawn:
+        with theme.drawing(theme.LIGHT):  # once: it takes longer than a small picture
+            ladders = pictures.ladders(data, captures)
+            shown = pictures.pictures(data, captures, TITLES)
     parts = [
-        _Section("rules", "Verdicts", sections.rules(data)),
+        _Section("rules", "Verdicts", verdicts.rules(data)),
         _Section("findings", "Findings", findings.findings(data, ladders)),
+        _Section("overview", "Statistics", told),
         _Section("connections", "Connections", sections.connections(data)),
         _Section("streams", "Streams", sections.streams(data)),
     ]
-    if drawn:
-        parts.append(_Section("pictures", "Pictures", pictures.pictures(data, captures, TITLES)))
+    if shown is not None:
+        parts.append(_Section("pictures", "Pictures", shown))
     parts += [
         _Section("quality", "Quality of the capture", sections.quality(data)),
         _Section("made", "How this page was made", sections.made(data, provenance)),
     ]
-    facts = (
-        ("read", captures),
-        ("frames", f"{data.inspection.frames:,}"),
-        ("connections", f"{data.inspection.connections:,}"),
-        ("streams", f"{len(data.streams):,}"),
-    )
     values = {part.id: part.value for part in parts}
-    shared = {"captures": captures, "verdict": sections.verdict(data), "facts": facts, "sections": parts}
+    name = title([data.source.label] if data.source.label else data.source.names)
+    shared = {"title": name, "verdict": verdicts.verdict(data), "facts": told.facts, "sections": parts}
     return rendering.page(values | shared)
-
-
-def short_names(names: Sequence[str]) -> str:
-    """Return the names of the first files, and how many more were read."""
-    short = [safe_text(Path(name).name) for name in names]
-    more = len(short) - _MOST_NAMES
-    return ", ".join(short[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from analysis.check.transcript import around_each
 from analysis.plots import theme
-from analysis.plots.figure import FigureContext
+from analysis.plots.figure import FigureContext, described
 from analysis.plots.ladder import Ladder
 from analysis.report.rendering import data_url
 
@@ -46,15 +46,23 @@ def _picture(
     draw: Callable[[FigureContext], matplotlib_figure.Figure], data: ReportData, captures: str, title: str, alt: str
 ) -> Picture:
     context = FigureContext(theme.LIGHT, data.figures.names, captures, data.inspection.findings, data.figures.start_ns)
-    with theme.drawing(theme.LIGHT):
-        stream = io.BytesIO()
-        theme.save(draw(context), stream, "svg")
+    figure = draw(context)
+    stream = io.BytesIO()
+    theme.save(figure, stream, "svg")
     svg = stream.getvalue()
-    return Picture(title, alt, data_url("image/svg+xml", svg), data_url("image/svg+xml", theme.darkened(svg)))
+    return Picture(
+        title,
+        f"{alt}: {described(figure)}",
+        data_url("image/svg+xml", svg),
+        data_url("image/svg+xml", theme.darkened(svg)),
+    )
 
 
 def ladders(data: ReportData, captures: str) -> dict[str, Picture]:
-    """Return message sequences by finding id: one for each of the first LADDERS violated rules."""
+    """Return message sequences by finding id: one for each of the first LADDERS violated rules.
+
+    Like :func:`pictures`, this is for use within ``theme.drawing(theme.LIGHT)``.
+    """
     chosen: dict[str, Finding] = {}
     for finding in data.shown:
         if len(chosen) < LADDERS:

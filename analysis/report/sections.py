@@ -1,13 +1,12 @@
-"""The other sections of a report: verdicts, connections and streams, what the capture lacks, how the page was made."""
+"""The other sections of a report: connections and streams, what the capture lacks, how the page was made."""
 
 from __future__ import annotations
 
-from collections import Counter
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.check.text_report import CheckSummary
-from analysis.report.table import Cell, PageColumn, PageTable, without_empty_columns
+from analysis.report.table import PageColumn, PageTable, without_empty_columns
 from analysis.rules.model import REASONS
 from dissector.display.table import CONNECTION_TABLE, STREAM_TABLE
 from dissector.terminal.style import safe_text
@@ -15,30 +14,21 @@ from dissector.terminal.style import safe_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analysis.check.findings import Tally
     from analysis.report.collect import ReportData
     from dissector.display.table import TextColumn
 
     Row = dict[str, Any]
     Pairs = Sequence[tuple[str, str]]
 
-_ALWAYS = 4  #: columns of rules that are there even if they are empty
 _LONGEST = 80  #: characters of a cell
 MOST_ROWS = 5000  #: of a table: browsers get slow
-_VERDICTS = {
-    "violated": "✗ violated",
-    "unknown": "? undecided in part",
-    "holds": "✓ holds",
-    "unchecked": "· nothing to check",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The one sentence that matters most."""
-
-    sentence: str
-    severity: str  #: of the worst finding, or good
+_FIRST = 30  #: rows of a listing that are there at first; the others can be unfolded
+#: Columns that a page has room for at its right end only: amounts come before them.
+_START = "start"
+_DATE = 10  #: characters
+_LAST = ("producer", _START, "seconds", "bucket", "agent", "opaque", "request", "flags", "uuid", "id")
+#: Columns of text whose beginning is enough.
+_CUT = ("client", "server", "name", "bucket", "agent", "id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,60 +57,23 @@ class Made:
     names: Sequence[str]  #: files that were read
 
 
-def verdict(data: ReportData) -> Verdict:
-    """Sum up all findings."""
-    findings = data.inspection.findings
-    worst = min((finding.severity for finding in findings), key=lambda each: each.rank, default=None)
-    if data.findings_given:
-        by = Counter(finding.severity.value for finding in findings)
-        listed = ", ".join(f"{number:,} {name}" for name, number in by.items())
-        said = f"The archive has {len(findings):,} findings ({listed})." if findings else "The archive has no findings."
-    else:
-        said = CheckSummary(data.inspection, data.rules, data.selection).closing()
-    return Verdict(said, worst.value if worst is not None else "good")
-
-
-def rules(data: ReportData) -> PageTable:
-    """Return a table of all rules with their verdicts."""
-    rule_of = {rule.id: rule for rule in data.rules}
-    counts = Counter(finding.rule for finding in data.inspection.findings)
-    first = {finding.rule: finding.id for finding in reversed(data.shown)}
-    order = [*_VERDICTS]
-
-    def rank(tally: Tally) -> tuple[int, int, str]:
-        rule = rule_of.get(tally.rule)
-        return order.index(tally.verdict), rule.severity.rank if rule else 0, tally.rule
-
-    rows = []
-    for tally in sorted(data.inspection.tallies, key=rank):
-        rule = rule_of.get(tally.rule)
-        rows.append(
-            (
-                Cell(tally.rule, link=first.get(tally.rule, "")),
-                Cell(_VERDICTS[tally.verdict], tag=tally.verdict),
-                rule.severity.value if rule else "",
-                *(f"{number:,}" if number else "" for number in (tally.checked, tally.violated, counts[tally.rule])),
-                ", ".join(f"{number:,} {reason}" for reason, number in sorted(tally.unknown.items())),
-                rule.title if rule else "",
-            )
-        )
-    columns = (
-        *(PageColumn("rule"), PageColumn("verdict"), PageColumn("severity"), PageColumn("checked", right=True)),
-        *(PageColumn("violated", right=True), PageColumn("findings", right=True), PageColumn("undecided", wrap=True)),
-        PageColumn("what must hold", wrap=True),
-    )
-    return without_empty_columns(PageTable("rules-table", "Rules", columns, rows), _ALWAYS)
-
-
 def connections(data: ReportData) -> Listing | None:
     """Return the table of connections, if there are any."""
     if not data.connections:
         return None
-    table = _table("connections-table", "Connections", CONNECTION_TABLE, data.connections)
+    columns = CONNECTION_TABLE
+    if len({row["start"][:_DATE] for row in data.connections}) == 1:  # which is at the top of the page
+        columns = tuple(_without_date(column) for column in columns)
+    table = _table("connections-table", "Connections", columns, data.connections)
     contradictions = [
         f"Connection {row['number']}: {line}." for row in data.connections for line in row.get("contradictions") or ()
     ]
     return Listing(table, _more(len(data.connections), "connections", "uprscope connections"), contradictions)
+
+
+def _without_date(column: TextColumn) -> TextColumn:
+    shown = column.show
+    return dataclasses.replace(column, show=lambda row: shown(row)[_DATE + 1 :]) if column.heading == _START else column
 
 
 def streams(data: ReportData) -> Listing | None:
@@ -132,9 +85,12 @@ def streams(data: ReportData) -> Listing | None:
 
 
 def _table(name: str, caption: str, columns: Sequence[TextColumn], rows: Sequence[Row]) -> PageTable:
+    columns = sorted(columns, key=lambda column: column.heading in _LAST and _LAST.index(column.heading) + 1)
     cells = [[_cut(column.show(row)) for column in columns] for row in rows[:MOST_ROWS]]
-    headings = [PageColumn(column.heading, column.right) for column in columns]
-    return without_empty_columns(PageTable(name, caption, headings, cells))
+    headings = [PageColumn(column.heading, column.right, cut=column.heading in _CUT) for column in columns]
+    folded = f"{len(cells) - _FIRST:,} more rows"
+    table = PageTable(name, caption, headings, cells, first=min(_FIRST, len(cells)), folded=folded)
+    return without_empty_columns(table)
 
 
 def _cut(shown: str) -> str:
@@ -159,7 +115,9 @@ def quality(data: ReportData) -> Quality:
             ("bytes sent again", f"{report.bytes_repeated:,}"),
             ("of them with other content", f"{report.bytes_conflicting:,}"),
         ]
-    return Quality([*report.losses(), *data.notes], packets, None if data.findings_given else _undecided(data))
+    return Quality(
+        [*report.losses(), *data.statistics.notes], packets, None if data.findings_given else _undecided(data)
+    )
 
 
 def _undecided(data: ReportData) -> PageTable:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from analysis.context.codes import UnknownReason
+from analysis.context.losses import Doubt
 from analysis.rules.expressions import Term, col
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class Unknown:
 
 #: Why something can't be decided, for people.
 REASONS = {
-    "gap": "bytes are missing from the capture, or a message before it could not be read",
+    "gap": "bytes are missing from the capture",
+    "unreadable": "a message before it could not be read, or makes no sense where it stands",
+    "gap-or-unreadable": "bytes are missing, or a message could not be read: the connection has both",
     "start": "the connection's beginning was not captured",
     "end": "the capture ends too early",
     "one-sided": "what the other side had received is not known",
@@ -67,6 +70,19 @@ REASONS = {
     "source": "the producer may be a replica, which merges snapshots",
     "foreign": "another cluster wrote documents meanwhile, with revisions and CAS values of their own",
 }
+
+#: What checks name for anything that was lost; in the end :func:`reason_of_loss` tells by the connection what it was.
+GAP = "gap"
+GAP_OF_CHECKS = "something before it is missing, or could not be read"
+
+
+def reason_of_loss(doubt: Doubt) -> str:
+    """Return why a case is undecided that something lost leaves so, by what its connection has."""
+    if doubt & Doubt.UNREAD:
+        return "gap-or-unreadable" if doubt & Doubt.MISSING else "unreadable"
+    if doubt & Doubt.MISSING:
+        return GAP
+    return "start" if doubt & Doubt.LATE else "unreadable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,10 @@ _SHOWN = (
 #: Whatever was lost had lower seqnos than the first item after the loss and the next marker: a prepare from there on
 #: would have been captured.
 _PREPARE_LOST = Unknown("gap", col.prepared_seqno < col.whole_from)
+#: The key's last prepare may be in what was lost; 0 stands for no loss.
+_MAYBE_PREPARED = ((col.key_gap > 0) & (col.key_gap > col.sync_ordinal)) | (
+    (col.whole_from > 0) & (col.sync_seqno < col.whole_from)
+)
 _FORGOTTEN = Unknown("limit", col.sync_forgotten)
 #: Something that the consumer had received was not captured: perhaps the grant of another stream.
 _PEER_LOST = Unknown("one-sided", col.peer_lost)
@@ -102,7 +106,7 @@ RULES: tuple[Rule, ...] = (
                 "the key is prepared at seqno {by_seqno}, and what was prepared at seqno {sync_seqno} "
                 "(frame {sync_frame}) is not completed; a commit or an abort must come between",
                 when=col.opcode.equals(kinds.PREPARE) & ~col.draft.true() & ~col.marker_type.has(_DISK),
-                unknown=(Unknown("gap", (col.key_gap > col.sync_ordinal) | (col.sync_seqno < col.whole_from)),),
+                unknown=(Unknown("gap", _MAYBE_PREPARED), _FORGOTTEN),
                 facts=("by_seqno", "sync_seqno", "sync_frame"),
             ),
         ),

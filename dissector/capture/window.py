@@ -6,6 +6,7 @@ stay valid, and a buffer only grows as fast as bytes arrive: a length field alon
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,10 +21,25 @@ if TYPE_CHECKING:
 
 
 _DISCARD_BYTES = 1 << 20
+#: A live stream that brings nothing for so long is in a pause: what is there is given out. Longer than a program needs
+#: to fill a pipe that was emptied, and shorter than anybody notices.
+_PAUSE_S = 0.01
+_LONGEST_S = 0.1  #: so long a stream without pauses may keep what is there
 
 
 class ByteStream(Protocol):
     """A source of bytes for a window."""
+
+    @property
+    def live(self) -> bool:
+        """Whether bytes come while they are read."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the end is where the user stopped reading; what is cut off there is not damaged."""
+
+    def ready(self, seconds: float) -> bool:
+        """Wait a while for bytes; tell whether a read gives some, or the end, without further waiting."""
 
     def readinto(self, target: memoryview, /) -> int:
         """Put at least one byte into the target, or return 0 at the end."""
@@ -47,6 +63,8 @@ class Window:
         self.end = 0
         self.base = 0
         self.eof = False
+        self.stopped = False
+        """The user ended the reading here: nothing more comes, and what is unfinished is not to be judged."""
         self.missing = 0
         """Bytes that ``discard`` was to pass over when the stream ended."""
 
@@ -66,7 +84,10 @@ class Window:
         self._to_discard += count - here
 
     def refill(self, need: int) -> None:
-        """Read on into a new buffer until ``need`` unconsumed bytes are there, or the stream has ended."""
+        """Read on into a new buffer until ``need`` unconsumed bytes are there, or the stream has ended.
+
+        There may be more, up to a chunk: all that comes without a pause.
+        """
         carry = self.end - self.start
         position = self.position + self._discard()
         goal = max(carry + self._chunk_bytes, need)
@@ -74,12 +95,13 @@ class Window:
             goal += need // 4  # room, or the next large record would copy all this again for its last byte
         size = min(goal, max(carry + self._chunk_bytes, 2 * carry))
         buffer = self._allocate(size, self.buffer[self.start : self.end])
-        end = self._fill(buffer, carry, size)
+        end = self._fill(buffer, carry, size, need)
         while end == size and end < need:
             size = min(goal, 2 * size)
             buffer = self._allocate(size, buffer[:end])
-            end = self._fill(buffer, end, size)
-        self._chunk_bytes = min(2 * self._chunk_bytes, self._most_bytes)
+            end = self._fill(buffer, end, size, need)
+        if end == size:  # a live stream that brings little at a time goes on with small buffers
+            self._chunk_bytes = min(2 * self._chunk_bytes, self._most_bytes)
         buffer[end : end + SLACK_BYTES] = 0
         self.buffer, self.view = buffer, buffer.data
         self.start, self.end, self.base = 0, end, position
@@ -90,25 +112,36 @@ class Window:
         buffer[: len(carried)] = carried
         return buffer
 
-    def _fill(self, buffer: Bytes, end: int, size: int) -> int:
+    def _fill(self, buffer: Bytes, end: int, size: int, need: int) -> int:
         view = buffer.data
-        while end < size and not self.eof:
-            count = self._stream.readinto(view[end:size])
-            self.eof = not count
-            end += count
+        patience: float | None = None
+        while end < size and not self._at_end():
+            if self._stream.live and end >= need:
+                patience = patience or time.monotonic() + _LONGEST_S
+                if not self._stream.ready(_PAUSE_S) or time.monotonic() > patience:
+                    break
+            end += self._read(view[end:size])
         return end
 
     def _discard(self) -> int:
         """Throw away what ``discard`` left over, and return how much of it there was."""
         left = self._to_discard
         scratch = memoryview(bytearray(min(left, _DISCARD_BYTES)))
-        while left and not self.eof:
-            count = self._stream.readinto(scratch[: min(left, _DISCARD_BYTES)])
-            self.eof = not count
-            left -= count
-        self.missing = left
+        while left and not self._at_end():
+            left -= self._read(scratch[: min(left, _DISCARD_BYTES)])
+        self.missing = 0 if self.stopped else left
         done, self._to_discard = self._to_discard - left, 0
         return done
+
+    def _at_end(self) -> bool:
+        return self.eof or self.stopped
+
+    def _read(self, target: memoryview) -> int:
+        count = self._stream.readinto(target)
+        if not count:
+            self.stopped = self._stream.stopped
+            self.eof = not self.stopped
+        return count
 
 
 def gather(buffer: Bytes, offsets: Longs, layout: np.dtype[Any]) -> npt.NDArray[Any]:

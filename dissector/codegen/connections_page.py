@@ -34,8 +34,9 @@ writes all of them.
   that no captured answer precedes make a stream with `request_captured` false. A request that was refused, or never
   answered, is a row too.
 * The hash of a direction is taken over the bytes that were captured, each once and in order: of bytes that were sent
-  twice the first copy counts, gaps contribute nothing and are listed. Where another protocol is recognised nothing is
-  looked at any more, so the hash of such a connection (`--all`) covers its beginning only.
+  twice the first copy counts, gaps contribute nothing and are listed.
+* Of a connection that speaks another protocol (`--all`) bytes, gaps and its end are counted as of any other, but its
+  bytes are not looked at any more: its hash covers their beginning only, as `hashed_bytes` says.
 * At most {MAX_CONNECTIONS:,} connections, {MAX_STREAMS:,} streams and {MAX_GAPS:,} gaps of a direction are listed;
   stderr says so where that is not enough.
 """

@@ -78,10 +78,12 @@ def _both(name: str) -> tuple[str, str]:
     return client, server
 
 
-def _place(side: str) -> Callable[[Row], str]:
+def address(side: str) -> Callable[[Row], str]:
+    """Show address and port of a side."""
+
     def shown(row: Row) -> str:
-        address = f"[{row[side]}]" if ":" in row[side] else row[side]
-        return f"{address}:{row[side + '_port']}"
+        host = f"[{row[side]}]" if ":" in row[side] else row[side]
+        return f"{host}:{row[side + '_port']}"
 
     return shown
 
@@ -93,8 +95,8 @@ def _defects(row: Row) -> str:
 CONNECTION_TABLE: tuple[TextColumn, ...] = (
     TextColumn("conn", own("number"), right=True),
     TextColumn("id", own("connection"), drop=8),
-    TextColumn("client", _place("client")),
-    TextColumn("server", _place("server")),
+    TextColumn("client", address("client")),
+    TextColumn("server", address("server")),
     TextColumn("name", foreign("name"), narrowest=12),
     TextColumn("producer", own("producer"), drop=3),
     TextColumn("dialect", own("dialect"), drop=2),

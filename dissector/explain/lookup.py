@@ -77,6 +77,11 @@ def lookup(words: Sequence[str]) -> list[Result]:
     return results
 
 
+def begins_a_name(words: Sequence[str]) -> bool:
+    """Tell whether at least the first two words are one name together."""
+    return any(_find(words[:end]) is not None for end in range(2, min(len(words), _LONGEST) + 1))
+
+
 def _find(words: Sequence[str]) -> Result | None:
     """Find one thing; a category may come first."""
     query = " ".join(words)

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from dissector.errors import UsageError
-from dissector.frames.connection_numbers import ConnectionNumbers
+from dissector.frames.connection_numbers import ConnectionNumbers, is_id, is_number, no_such_connection, place_of
 from dissector.frames.pairing import PendingRequests
+from dissector.frames.vbuckets_seen import VbucketsSeen
 from dissector.spec import registry
 from dissector.spec.model import Dialect
 
@@ -43,19 +44,17 @@ class FrameSelector:
         follow: str | None,
         vbucket: int | None,
         numbering: ConnectionNumbers | None = None,
-        *,
-        option: str = "--follow",
     ) -> None:
         self._filter = chosen
         self._follow = follow.lower() if follow is not None else None
+        self._vbuckets = VbucketsSeen()
         self._vbucket = vbucket
-        self._option = option  #: that the connection was named with
         self._numbering = numbering or ConnectionNumbers()
         self._pending: PendingRequests[None] = PendingRequests(
             _MAX_PENDING
         )  #: by connection, direction, opcode, opaque
-        if self._follow is not None and not _is_number(self._follow) and not _is_id(self._follow):
-            raise UsageError(f"{option} {follow}: give a connection's number in the listing, or its id of 16 digits")
+        if self._follow is not None and not is_number(self._follow) and not is_id(self._follow):
+            raise UsageError(f"connection {follow}: give its number in the listing, or its id of 16 digits")
 
     @property
     def columns(self) -> frozenset[str]:
@@ -71,16 +70,26 @@ class FrameSelector:
         return self._filter is not None or self._follow is not None or self._vbucket is not None
 
     @property
-    def unknown_connection(self) -> str | None:
-        """Say, after all frames, that the connection to follow has not come up."""
-        numbers = self._numbering.numbers
-        if self._follow is None or self._follow in numbers:
+    def unknown(self) -> str | None:
+        """Say, after all frames, that the connection or the vbucket that was asked for has not come up."""
+        if self._follow is not None and (missing := no_such_connection(self._follow, self._numbering.names)):
+            return missing
+        if self._vbucket is None:
             return None
-        if _is_number(self._follow) and 1 <= int(self._follow) <= len(numbers):
-            return None
-        count = {0: "no connection has frames", 1: "the only connection is 1"}
-        known = count.get(len(numbers), f"connections are 1 to {len(numbers)}")
-        return f"{self._option} {self._follow}: no such connection ({known})"
+        return self._vbuckets.missing(self._vbucket, f"connection {self._follow}" if self._follow else "")
+
+    def follow(self, connection: str) -> None:
+        """Follow the connection of this id from now on."""
+        self._follow = connection
+
+    def pass_over(self, batch: pa.RecordBatch) -> None:
+        """Number the connections of a batch of which no row is wanted."""
+        self._numbering.see(batch)
+
+    def forget(self, connection: str) -> None:
+        """Forget a connection that is over, unless it is the one to follow: that it came must be known at the end."""
+        if connection != self._follow:
+            self._numbering.forget(connection)
 
     def indexes(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """Return the selected rows of a batch."""
@@ -89,27 +98,27 @@ class FrameSelector:
         if self._follow is not None:
             mask &= self._followed(batch)
         if self._vbucket is not None:
-            mask &= self._of_vbucket(batch)
+            mask &= self._of_vbucket(batch, mask)
         if self._filter is not None:
             mask &= self._filter.mask(batch).to_numpy(zero_copy_only=False)
         return np.flatnonzero(mask)
 
     def _followed(self, batch: pa.RecordBatch) -> Mask:
-        connections = batch.column("connection")
-        wanted = self._follow
-        if wanted is not None and _is_number(wanted):
-            names, number = self._numbering.names, int(wanted)
-            wanted = names[number - 1] if 1 <= number <= len(names) else ""
-        mask: Mask = pc.equal(connections, wanted).to_numpy(zero_copy_only=False)
+        ids = self._numbering.names
+        place = place_of(self._follow or "", ids)
+        wanted = ids[place] if place >= 0 else ""
+        mask: Mask = pc.equal(batch.column("connection"), wanted).to_numpy(zero_copy_only=False)
         return mask
 
-    def _of_vbucket(self, batch: pa.RecordBatch) -> Mask:
+    def _of_vbucket(self, batch: pa.RecordBatch, followed: Mask) -> Mask:
         """Select a vbucket's frames. Answers have no vbucket of their own: they have that of their request."""
         vbucket = batch.column("vbucket").fill_null(-1).to_numpy()
         response = batch.column("response").to_numpy(zero_copy_only=False)
         opcode, opaque = batch.column("opcode").to_numpy(), batch.column("opaque").to_numpy()
         drafted = batch.column("subtype").is_valid().to_numpy(zero_copy_only=False)
-        mask: Mask = (vbucket == self._vbucket) & (_ABOUT_A_VBUCKET[opcode] | drafted)
+        about = _ABOUT_A_VBUCKET[opcode] | drafted
+        self._vbuckets.see(vbucket[about & followed])
+        mask: Mask = (vbucket == self._vbucket) & about
         direction, ids = batch.column("direction").to_numpy(), batch.column("connection")
         pending, numbers = self._pending, self._numbering.numbers
         # Only frames with the opcode and opaque of a selected request can be its answer, or use its opaque again.
@@ -129,11 +138,3 @@ class FrameSelector:
                     pending.drop_oldest()
                 pending.add(key, None)
         return mask
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == 16 and all(character in "0123456789abcdef" for character in text)

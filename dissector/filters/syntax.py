@@ -162,7 +162,7 @@ class _Parser:
             raise self._error(f"{token.text} is a flag: it stands alone, or on the left of == and !=", token)
         if info is None:
             close = suggestion(token.text, self._fields)
-            hint = f"did you mean {close}?" if close else "docs/frames.md lists the columns"
+            hint = f"did you mean {close}?" if close else "uprscope explain columns lists them"
             raise self._error(f"no field {shown(token.text)} ({hint})", token)
         return info
 

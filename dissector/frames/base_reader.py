@@ -13,6 +13,7 @@ from dissector.capture import CaptureReader, order_by_time
 from dissector.capture.chunk_sizes import FRAME_CHUNK_BYTES
 from dissector.options import ReadOptions, ReadReport
 from dissector.tcp.connections import Connection, Connections
+from dissector.tcp.patience import Patience, is_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,16 +53,22 @@ class BaseReader(ABC, Generic[Output]):
         options: ReadOptions | None = None,
         *,
         ended: Callable[[Connection], None] = ignore_end,
+        over: Callable[[Connection], None] | None = None,
     ) -> None:
-        """Prepare to read; ``ended`` is called with every connection when nothing more will come of it."""
+        """Prepare to read; ``ended`` is called with every connection when nothing more will come of it.
+
+        ``over`` is called with those that had frames, when the rows of all of these have been taken.
+        """
         self.options = options or ReadOptions()
         self.report = ReadReport()
-        self._ended = ended
+        self._ended, self._over = ended, over
+        self._ending: list[Connection] = []  #: ended, and some of their rows may not have been taken
         self._inputs = list(inputs) if self.options.separate else order_by_time(inputs)
         self._captures = [each.name for each in self._inputs]
         sizes = [each.path.stat().st_size if each.path is not None and not each.once else None for each in self._inputs]
         self.bytes_total = None if None in sizes else sum(size for size in sizes if size is not None)
         self.bytes_read = 0
+        self._patience: Patience | None = None
 
     # -------------------------------------------------------------------------------------- what a reader has to say
 
@@ -88,6 +95,11 @@ class BaseReader(ABC, Generic[Output]):
         """Return an engine without connections."""
         return self._engine(Connections)
 
+    @property
+    def open_connections(self) -> int:
+        """Return how many connections something may come of, as far as was read."""
+        return len(self._connections.recent)
+
     # ------------------------------------------------------------------------------------------------------ the loop
 
     def _read(self) -> Iterator[Output]:
@@ -99,7 +111,10 @@ class BaseReader(ABC, Generic[Output]):
             with CaptureReader(each, index, self.options.chunk_bytes or FRAME_CHUNK_BYTES) as reader:
                 for block in reader:
                     self.bytes_read = finished + reader.raw_position
+                    if self.options.live and not self._connections.count:
+                        self._watch(block)
                     yield from self._feed(decoder.decode(block))
+                    self._let_go(block)
             self.report.damage += reader.damage
             finished = self.bytes_read
             if self.options.separate:
@@ -117,11 +132,44 @@ class BaseReader(ABC, Generic[Output]):
         self._connections.begun = begun
         return self._rest()
 
+    def _watch(self, block: PacketBlock) -> None:
+        """Read as for somebody who watches, if this is what happens now; a recording is read as from a file."""
+        if self._patience is None and is_now(int(block.time_ns[0])):
+            self._patience = self._connections.patience = Patience()
+            self._begin_live()
+
+    def _begin_live(self) -> None:
+        """Prepare not to wait for what may come much later."""
+
+    def _holds_rows(self) -> bool:
+        """Tell whether rows wait for later ones."""
+        return False
+
+    def _let_go(self, block: PacketBlock) -> None:
+        """Tell of connections that are over; live, make it known which are."""
+        if self._patience is not None:
+            self._patience.end_closed(self._connections, int(block.time_ns[-1]))
+        if self._ending and not self._holds_rows():
+            for connection in self._ending:
+                if self._over is not None:
+                    self._over(connection)
+            self._ending.clear()
+
     def _engine(self, kind: type[Engine]) -> Engine:
         options = self.options
-        return kind(self._emit(), options.limits, options.ports, ended=self._end, dialect=options.dialect)
+        return kind(
+            self._emit(),
+            options.limits,
+            options.ports,
+            dialect=options.dialect,
+            count_ignored=options.count_ignored,
+            ended=self._end,
+            patience=self._patience,
+        )
 
     def _end(self, connection: Connection) -> None:
         """Report a connection that has ended."""
         self.report.ended(connection)
         self._ended(connection)
+        if self._over is not None and any(framer.frames for framer in connection.framers):
+            self._ending.append(connection)

@@ -30,10 +30,46 @@ class AppearanceOrder:
                 self.names.append(name)
                 self.numbers[name] = len(self.names)
 
+    def forget(self, name: str) -> None:
+        """Forget a name of which nothing more comes; its number is not given to another one."""
+        number = self.numbers.pop(name, None)
+        if number is not None:
+            self.names[number - 1] = ""
+
     def indexes(self, names: Sequence[str]) -> Longs:
         """Return each name's place in :attr:`names`, from 0; new ones are added."""
         self.add(names)
         return np.array([self.numbers[name] - 1 for name in names], np.int64)
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text is the number of a connection in listings."""
+    return text.isascii() and text.isdigit() and len(text) < 16
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text is the id of a connection: 16 hexadecimal digits."""
+    return len(text) == 16 and all(character in "0123456789abcdef" for character in text.lower())
+
+
+def is_name(text: str | None) -> bool:
+    """Tell whether a connection is asked for by its name, and neither by its number nor by its id."""
+    return text is not None and not is_number(text) and not is_id(text)
+
+
+def place_of(connection: str, ids: Sequence[str]) -> int:
+    """Return where a connection, given by its number or id, is among ``ids``, which are in their order; -1: nowhere."""
+    if is_number(connection):
+        return int(connection) - 1 if 1 <= int(connection) <= len(ids) else -1
+    return ids.index(connection.lower()) if connection.lower() in ids else -1
+
+
+def no_such_connection(connection: str, ids: Sequence[str]) -> str | None:
+    """Say that a connection has not come up among all; None: it has."""
+    if place_of(connection, ids) >= 0:
+        return None
+    there = {0: "no connection has frames", 1: "the only connection is 1"}
+    return f"no connection {connection} ({there.get(len(ids), f'connections are 1 to {len(ids)}')})"
 
 
 class ConnectionNumbers(AppearanceOrder):

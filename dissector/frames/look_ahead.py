@@ -56,9 +56,15 @@ class LookAhead:
     def __init__(self, is_open: Callable[[Connection], bool]) -> None:
         """Prepare; ``is_open`` tells whether more frames of a connection can come."""
         self._is_open = is_open
+        self.live = False  #: nothing waits: of servers that are there today none speaks the draft
         self._held: deque[Sequence[NumberedFrames]] = deque()
         self._waiting: dict[Connection, list[int]] = {}  #: places of frames in a form that the draft alone has
         self._now = 0
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether any frames are held back."""
+        return bool(self._held)
 
     def take(self, group: Sequence[NumberedFrames]) -> list[NumberedFrames]:
         """Take frames; return those that wait for nothing. Groups come in order, and are never taken apart."""
@@ -100,7 +106,7 @@ class LookAhead:
             before = detector.dialect, detector.collections
             forms = detector.draft_forms
             detector.feed(int(table.side[index]), table.data(index))
-            if detector.draft_forms > forms:
+            if detector.draft_forms > forms and not self.live:
                 self._waiting.setdefault(connection, []).append(int(frames.places[index]))
             if (detector.dialect, detector.collections) != before:
                 later = index + np.flatnonzero(owner[index:] == owner[index])

@@ -131,6 +131,9 @@ def _by_opcode(*opcodes: int) -> NDArray[np.bool_]:
     return table
 
 
+#: Messages of UPR and DCP, answers included; HELLO is everybody's.
+IS_UPR = KIND_OF[PLAIN, 0, :, 0] != NONE
+IS_UPR[HELLO] = False
 #: Messages about one document: with a key, as the rules mean "mut".
 DOCUMENT = _by_opcode(MUTATION, DELETION, EXPIRATION, PREPARE, COMMIT, ABORT)
 #: Of these, those whose rev seqno and CAS are the document's.

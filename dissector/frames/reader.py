@@ -38,9 +38,13 @@ class FrameReader(BaseReader["tuple[pa.RecordBatch, FrameTable]"]):
         options: ReadOptions | None = None,
         *,
         ended: Callable[[Connection], None] = ignore_end,
+        over: Callable[[Connection], None] | None = None,
     ) -> None:
-        """Prepare to read; ``ended`` is called with every connection when nothing more will come of it."""
-        super().__init__(inputs, options, ended=ended)
+        """Prepare to read; ``ended`` is called with every connection when nothing more will come of it.
+
+        ``over`` is called with those that had frames, when the rows of all of these have been taken.
+        """
+        super().__init__(inputs, options, ended=ended, over=over)
         self._sequential = SequentialPath()
         self._look_ahead = LookAhead(self._is_open)
         self._place = 0  #: where the last frame ended, see places_after
@@ -64,6 +68,12 @@ class FrameReader(BaseReader["tuple[pa.RecordBatch, FrameTable]"]):
 
     def _rest(self) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         return self._batches(self._sequential.table())
+
+    def _begin_live(self) -> None:
+        self._look_ahead.live = True
+
+    def _holds_rows(self) -> bool:
+        return self._look_ahead.holds
 
     def _batches(self, table: FrameTable) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         for frames in self._look_ahead.take([self._numbered(table)]):

@@ -78,7 +78,7 @@ class ReferenceReader(BaseReader[pa.RecordBatch]):
             *(detector.dialect, detector.collections, self._place),
         )
         self._frames.append(plain)
-        if detector.draft_forms > forms:
+        if detector.draft_forms > forms and self._patience is None:
             self._waiting.append(plain)
         elif may_be_draft and detector.dialect is Dialect.DRAFT:
             self._read_as_draft(connection)

@@ -39,10 +39,12 @@ def open_frames(
     options: ReadOptions,
     *,
     ended: Callable[[Connection], None] | None = None,
+    over: Callable[[Connection], None] | None = None,
     whole: bool = False,
 ) -> BatchReader:
     """Return a reader of the inputs. Only captures call ``ended`` when a connection ends: rows do not tell.
 
+    The same is true of ``over``, which is called when the rows of such a connection have been taken as well.
     ``whole``: rows must be all those of the captures, from the first one on, or InputError is raised.
     """
     if are_rows(inputs):
@@ -52,4 +54,4 @@ def open_frames(
     from dissector.frames.base_reader import ignore_end  # noqa: PLC0415 - brings the decoder along
     from dissector.frames.reader import FrameReader  # noqa: PLC0415
 
-    return FrameReader(inputs, options, ended=ended or ignore_end)
+    return FrameReader(inputs, options, ended=ended or ignore_end, over=over)

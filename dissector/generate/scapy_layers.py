@@ -48,7 +48,7 @@ try:
     from scapy.packet import NoPayload, Packet, Padding, Raw, bind_top_down
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "dissector.generate.scapy_layers needs scapy: pip install 'uprscope[generate]'", name=error.name
+        "dissector.generate.scapy_layers needs scapy: pip install 'scapy>=2.6'", name=error.name
     ) from error
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dissector.link.assigned_numbers import UNREAD_LINKTYPES
+
 
 class Reason(StrEnum):
     """Why a packet gave no TCP segment. The values are stable: reports and tests name them."""
@@ -38,6 +40,17 @@ class Note(StrEnum):
     FRAGMENT_OVERLAP = "fragment-overlap"
     FRAGMENT_EVICTED = "fragment-evicted"
     FRAGMENT_PENDING = "fragment-pending"
+
+
+_UNREAD = (
+    ((Reason.UNSUPPORTED_TUNNEL,), "in tunnels that are not read"),
+    ((Reason.ENCRYPTED,), "encrypted (IPsec, MACsec or DTLS)"),
+    ((Reason.TOO_DEEP,), "with more headers inside one another than are followed"),
+    (
+        (Reason.TRUNCATED_LINK, Reason.TRUNCATED_IP, Reason.TRUNCATED_TUNNEL, Reason.TRUNCATED_TCP),
+        "cut before the end of the TCP header: a larger snap length is needed",
+    ),
+)
 
 
 @dataclass(slots=True)
@@ -78,6 +91,15 @@ class LinkCounts:
         self.dropped.update(other.dropped)
         self.noted.update(other.noted)
         self.linktypes.update(other.linktypes)
+
+    def unread(self) -> list[str]:
+        """Return a sentence for each kind of packet that may have had TCP in it."""
+        kinds = (
+            f"{each} ({name})" if (name := UNREAD_LINKTYPES.get(each)) else f"{each}" for each in sorted(self.linktypes)
+        )
+        sentences = (((Reason.UNSUPPORTED_LINKTYPE,), f"of link types that are not read: {', '.join(kinds)}"), *_UNREAD)
+        counted = ((sum(self.dropped[reason] for reason in reasons), sentence) for reasons, sentence in sentences)
+        return [f"{count:,} packet{'s' if count > 1 else ''} {sentence}" for count, sentence in counted if count]
 
     def as_dict(self) -> dict[str, int]:
         """Return every sum that is not zero under its stable id, an unsupported link type with its number."""

@@ -1,15 +1,15 @@
 """From the start of a packet to its IP header, one packet at a time.
 
-Knows link layers and what lies between them and IP: VLAN tags, MPLS labels, PPPoE, PPP; of IP itself only the version
-in its first four bits.
+Knows link layers and what lies between them and IP: VLAN and other tags, LLC, MPLS labels, PPPoE, PPP, MACsec without
+encryption; of IP itself only the version in its first four bits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from dpkt.ethernet import Ethernet, MPLSlabel, VLANtag8021Q
+from dpkt.ethernet import Ethernet, MPLSlabel
 from dpkt.loopback import Loopback
 from dpkt.pppoe import PPPoE
 from dpkt.sll import SLL
@@ -22,7 +22,13 @@ from dissector.link.packet_span import has_header, header
 if TYPE_CHECKING:
     from dissector.link.packet_span import Span
 
-_CISCO_HDLC_ADDRESSES = frozenset({0x0F, 0x8F})
+_CISCO_HDLC_ADDRESSES = frozenset({b"\x0f", b"\x8f"})
+# LLC with SNAP, and the organisations whose protocol numbers are EtherTypes: RFC 1042's, and 802.1H's for bridges.
+_SNAP = frozenset({b"\xaa\xaa\x03\0\0\0", b"\xaa\xaa\x03\0\0\xf8"})
+_LLC_IPV4 = b"\x06\x06\x03"
+_MACSEC_HAS_SCI, _MACSEC_CHANGED = 0x20, 0x0C  # E or C: what follows is not what was sent
+_NFLOG_IPV4, _NFLOG_IPV6, _NFLOG_PAYLOAD = 2, 10, 9
+_PKTAP_HEADER, _PKTAP_PACKET = 12, 1  # the part that is read, and the record type
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +58,35 @@ def from_linktype(linktype: int, span: Span) -> NetworkLayer | Reason:
         return NetworkLayer(6, span, 0)
     if linktype in {assigned_numbers.LINKTYPE_PPP, assigned_numbers.LINKTYPE_PPP_HDLC}:
         return from_framed_ppp(linktype, span)
+    if linktype == assigned_numbers.LINKTYPE_C_HDLC:
+        return from_cisco_hdlc(span)
+    if linktype == assigned_numbers.LINKTYPE_NFLOG:
+        return from_nflog(span)
+    if linktype == assigned_numbers.LINKTYPE_PKTAP:
+        return from_pktap(span)
     return Reason.UNSUPPORTED_LINKTYPE
 
 
 def from_ethernet(span: Span, depth: int) -> NetworkLayer | Reason:
-    """Take off an Ethernet header. Lengths instead of types (802.3 with LLC) do not carry IP in practice."""
-    if depth > assigned_numbers.MAX_DEPTH:
-        return Reason.TOO_DEEP
+    """Take off an Ethernet header."""
     if not has_header(Ethernet, span):
         return Reason.TRUNCATED_LINK
     return from_ethertype(header(Ethernet, span).type, span.after(14), depth)
 
 
 def from_ethertype(ethertype: int, span: Span, depth: int) -> NetworkLayer | Reason:
-    """Follow an EtherType, through VLAN tags if there are any."""
+    """Follow an EtherType, through tags if there are any; a small number is the length of what begins with LLC."""
+    if depth > assigned_numbers.MAX_DEPTH:
+        return Reason.TOO_DEEP
     tags = 0
-    while ethertype in assigned_numbers.VLAN_ETHERTYPES:
+    while ethertype in assigned_numbers.TAG_SIZES:
         tags += 1
-        if tags > assigned_numbers.MAX_VLAN_TAGS:
+        size = assigned_numbers.TAG_SIZES[ethertype]
+        if tags > assigned_numbers.MAX_TAGS:
             return Reason.TOO_DEEP
-        if not has_header(VLANtag8021Q, span):
+        if span.captured < size:
             return Reason.TRUNCATED_LINK
-        ethertype, span = header(VLANtag8021Q, span).type, span.after(4)
+        ethertype, span = span.number(size - 2, 2), span.after(size)
     if ethertype == assigned_numbers.ETHERTYPE_IPV4:
         return NetworkLayer(4, span, depth)
     if ethertype == assigned_numbers.ETHERTYPE_IPV6:
@@ -84,7 +97,33 @@ def from_ethertype(ethertype: int, span: Span, depth: int) -> NetworkLayer | Rea
         return from_pppoe(span, depth)
     if ethertype == assigned_numbers.ETHERTYPE_BRIDGED_ETHERNET:
         return from_ethernet(span, depth + 1)
+    if ethertype == assigned_numbers.ETHERTYPE_MACSEC:
+        return from_macsec(span, depth + 1)
+    if ethertype <= assigned_numbers.MAX_802_3_LENGTH or ethertype == assigned_numbers.ETHERTYPE_LLC:
+        return from_llc(span, depth + 1)
     return Reason.NOT_IP
+
+
+def from_llc(span: Span, depth: int) -> NetworkLayer | Reason:
+    """Follow LLC: with SNAP to an EtherType, or to IP by its own number there (RFC 948)."""
+    if span.peek(3) == _LLC_IPV4:
+        return NetworkLayer(4, span.after(3), depth)
+    if span.captured < 8:
+        return Reason.TRUNCATED_LINK if span.captured < span.length else Reason.NOT_IP
+    return from_ethertype(span.number(6, 2), span.after(8), depth) if span.peek(6) in _SNAP else Reason.NOT_IP
+
+
+def from_macsec(span: Span, depth: int) -> NetworkLayer | Reason:
+    """Take off a SecTAG (IEEE 802.1AE) where it protects bytes without changing them."""
+    if not span.captured:
+        return Reason.TRUNCATED_LINK
+    control = span.number(0, 1)
+    if control & _MACSEC_CHANGED:
+        return Reason.ENCRYPTED
+    size = 14 if control & _MACSEC_HAS_SCI else 6
+    if span.captured < size + 2:
+        return Reason.TRUNCATED_LINK
+    return from_ethertype(span.number(size, 2), span.after(size + 2), depth)
 
 
 def from_mpls(span: Span, depth: int) -> NetworkLayer | Reason:
@@ -133,6 +172,48 @@ def from_loopback(span: Span) -> NetworkLayer | Reason:
     return Reason.NOT_IP
 
 
+def from_nflog(span: Span) -> NetworkLayer | Reason:
+    """Find the packet among the attributes of a netfilter log, which are in the byte order of the capturing host."""
+    if span.captured < 4:
+        return Reason.TRUNCATED_LINK
+    family, version = span.peek(2)
+    if version:
+        return Reason.BAD_HEADER
+    # A capture does not say here which order that is. In the other one a length is most likely beyond the packet.
+    payload = _nflog_payload(span.after(4), "little") or _nflog_payload(span.after(4), "big")
+    if payload is None:
+        return Reason.TRUNCATED_LINK if span.captured < span.length else Reason.NOT_IP
+    if family == _NFLOG_IPV4:
+        return NetworkLayer(4, payload, 0)
+    if family == _NFLOG_IPV6:
+        return NetworkLayer(6, payload, 0)
+    return from_first_nibble(payload, 0)  # logged by a bridge, or a table of several families
+
+
+def _nflog_payload(span: Span, order: Literal["little", "big"]) -> Span | None:
+    """Return the value of the attribute that is the packet; each begins at a multiple of four."""
+    for _ in range(assigned_numbers.MAX_NFLOG_ATTRIBUTES):
+        if span.captured < 4:
+            break
+        size, kind = (int.from_bytes(span.peek(2, at), order) for at in (0, 2))
+        if size < 4 or size > span.length:
+            break
+        if kind & 0x7FFF == _NFLOG_PAYLOAD:
+            return span.first(size).after(4)
+        span = span.after((size + 3) & ~3)
+    return None
+
+
+def from_pktap(span: Span) -> NetworkLayer | Reason:
+    """Take off the header of a capture on Apple's "pktap" devices, which names the link layer of each packet."""
+    if span.captured < _PKTAP_HEADER:
+        return Reason.TRUNCATED_LINK
+    size, kind, linktype = (int.from_bytes(span.peek(4, at), "little") for at in (0, 4, 8))
+    if size < _PKTAP_HEADER or linktype == assigned_numbers.LINKTYPE_PKTAP:
+        return Reason.BAD_HEADER
+    return from_linktype(linktype, span.after(size)) if kind == _PKTAP_PACKET else Reason.NOT_IP
+
+
 def from_pppoe(span: Span, depth: int) -> NetworkLayer | Reason:
     """Take off a PPPoE session header; discovery has its own EtherType."""
     if not has_header(PPPoE, span):
@@ -146,13 +227,16 @@ def from_framed_ppp(linktype: int, span: Span) -> NetworkLayer | Reason:
     """Take off HDLC-like framing where it is there: PPP's address and control, or Cisco's with an EtherType."""
     if span.peek(2) == b"\xff\x03":
         return from_ppp(span.after(2), 0)
-    if (
-        linktype == assigned_numbers.LINKTYPE_PPP_HDLC
-        and span.captured >= 4
-        and span.number(0, 1) in _CISCO_HDLC_ADDRESSES
-    ):
-        return from_ethertype(span.number(2, 2), span.after(4), 0)
+    if linktype == assigned_numbers.LINKTYPE_PPP_HDLC and span.peek(1) in _CISCO_HDLC_ADDRESSES:
+        return from_cisco_hdlc(span)
     return from_ppp(span, 0)
+
+
+def from_cisco_hdlc(span: Span) -> NetworkLayer | Reason:
+    """Take off Cisco's address and control, which precede an EtherType."""
+    if span.captured < 4:
+        return Reason.TRUNCATED_LINK
+    return from_ethertype(span.number(2, 2), span.after(4), 0)
 
 
 def from_ppp(span: Span, depth: int) -> NetworkLayer | Reason:

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from dissector.capture.packet_block import PacketBlock
 
 _LEFT_ALONE, _FOREIGN = 0, 255  # beside 4 and 6 in the version column
-_LEFT_TO_REFERENCE = frozenset({assigned_numbers.LINKTYPE_PPP, assigned_numbers.LINKTYPE_PPP_HDLC})
+_LEFT_TO_REFERENCE = frozenset(
+    {
+        assigned_numbers.LINKTYPE_PPP,
+        assigned_numbers.LINKTYPE_PPP_HDLC,
+        assigned_numbers.LINKTYPE_C_HDLC,
+        assigned_numbers.LINKTYPE_NFLOG,
+        assigned_numbers.LINKTYPE_PKTAP,
+    }
+)
 
 
 def _typed_layout(type_offset: int, size: int) -> np.dtype[np.void]:
@@ -127,7 +135,8 @@ def _typed(
         ethertype = np.where(twice, rows["twice_tagged_type"], ethertype)
         start += 4 * tagged.astype(np.int64) + 4 * twice
         version = _announced(ethertype)
-        version[(version == _LEFT_ALONE) & ~np.isin(ethertype, _WRAPPING)] = _FOREIGN
+        wrapping = np.isin(ethertype, _WRAPPING) | (ethertype <= assigned_numbers.MAX_802_3_LENGTH)
+        version[(version == _LEFT_ALONE) & ~wrapping] = _FOREIGN
     version[offset + captured < start] = _LEFT_ALONE
     return version, start
 

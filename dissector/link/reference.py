@@ -1,6 +1,6 @@
 """Packets to TCP segments one packet at a time: the reference decoder, and the oracle of the columnar one.
 
-Knows IP, its extension headers, fragments and tunnels, and TCP's header. Every packet ends as a segment or as a counted
+Knows IP, its extension headers and fragments, and TCP's header. Every packet ends as a segment or as a counted
 reason; nothing in a packet makes it raise.
 """
 
@@ -10,27 +10,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpkt.ah import AH
-from dpkt.gre import GRE
 from dpkt.ip import IP
 from dpkt.ip6 import IP6, IP6FragmentHeader, IP6OptsHeader
 from dpkt.tcp import TCP
-from dpkt.udp import UDP
 
 from dissector.link import assigned_numbers
 from dissector.link.checksums import ip_header_is_bad, tcp_segment_is_bad
 from dissector.link.drop_counts import LinkCounts, Note, Reason
 from dissector.link.flow_key import flow_key
 from dissector.link.fragments import Datagram, Fragment, FragmentBuffer
-from dissector.link.link_layers import NetworkLayer, from_ethernet, from_ethertype, from_linktype
+from dissector.link.link_layers import NetworkLayer, from_linktype
 from dissector.link.packet_span import Span, has_header, header
 from dissector.link.segment_block import PacketSegment, SegmentBlock, block_of, columns_of
+from dissector.link.tunnels import from_gre, from_udp
 
 if TYPE_CHECKING:
     from dissector.capture.packet_block import PacketBlock
     from dissector.link.fragments import FragmentLimits
 
-_GRE_CHECKSUM, _GRE_ROUTING, _GRE_KEY, _GRE_SEQUENCE, _GRE_VERSION = 0x8000, 0x4000, 0x2000, 0x1000, 0x0007
-_VXLAN_HAS_ID = 0x08
 # A fragment of any other protocol can't hold TCP, so it need not wait for the rest of its datagram.
 _WORTH_HOLDING = (
     {
@@ -202,13 +199,13 @@ class ReferenceDecoder:
             return self._tcp(envelope, span)
         depth = envelope.depth + 1
         if protocol == assigned_numbers.PROTOCOL_UDP:
-            return self._network(_udp(span, depth), envelope.time_ns)
+            return self._network(from_udp(span, depth), envelope.time_ns)
         if protocol == assigned_numbers.PROTOCOL_IPV4:
             return self._network(NetworkLayer(4, span, depth), envelope.time_ns)
         if protocol == assigned_numbers.PROTOCOL_IPV6:
             return self._network(NetworkLayer(6, span, depth), envelope.time_ns)
         if protocol == assigned_numbers.PROTOCOL_GRE:
-            return self._network(_gre(span, depth), envelope.time_ns)
+            return self._network(from_gre(span, depth), envelope.time_ns)
         return Reason.ENCRYPTED if protocol == assigned_numbers.PROTOCOL_ESP else Reason.NOT_TCP
 
     def _tcp(self, envelope: _Envelope, span: Span) -> PacketSegment | Reason:
@@ -227,35 +224,3 @@ class ReferenceDecoder:
         return PacketSegment(
             key, tcp.seq, tcp.ack, tcp.flags & 0xFF, payload.start, payload.captured, span.length - size
         )
-
-
-def _udp(span: Span, depth: int) -> NetworkLayer | Reason:
-    """Look into UDP's tunnels, known by their destination port."""
-    if not has_header(UDP, span):
-        cut_tunnel = span.captured >= 4 and span.number(2, 2) in assigned_numbers.TUNNEL_PORTS
-        return Reason.TRUNCATED_TUNNEL if cut_tunnel else Reason.NOT_TCP
-    port, span = header(UDP, span).dport, span.after(8)
-    if port not in assigned_numbers.TUNNEL_PORTS:
-        return Reason.NOT_TCP
-    if span.captured < 8:
-        return Reason.TRUNCATED_TUNNEL
-    first = span.number(0, 1)
-    if port == assigned_numbers.PORT_VXLAN:
-        # RFC 7348 5: without the I flag there is no valid network id, so this is something else on that port.
-        return from_ethernet(span.after(8), depth) if first & _VXLAN_HAS_ID else Reason.NOT_TCP
-    if first >> 6:
-        return Reason.UNSUPPORTED_TUNNEL
-    return from_ethertype(span.number(2, 2), span.after(8 + (first & 0x3F) * 4), depth)  # RFC 8926 3.4
-
-
-def _gre(span: Span, depth: int) -> NetworkLayer | Reason:
-    """Take off a GRE header (RFC 2784, 2890). dpkt's optional fields mix in those of version 1, hence our own."""
-    if not has_header(GRE, span):
-        return Reason.TRUNCATED_TUNNEL
-    gre = header(GRE, span)
-    if gre.flags & (_GRE_VERSION | _GRE_ROUTING):
-        return Reason.UNSUPPORTED_TUNNEL
-    size = 4 + 4 * sum(bool(gre.flags & flag) for flag in (_GRE_CHECKSUM, _GRE_KEY, _GRE_SEQUENCE))
-    if span.captured < size:
-        return Reason.TRUNCATED_TUNNEL
-    return from_ethertype(gre.p, span.after(size), depth)

@@ -27,6 +27,8 @@ _OPEN, _ADD_STREAM, _HELLO, _SELECT_BUCKET = (
 )
 _DRAFT_REQUEST = registry.named(Dialect.DRAFT, "stream_request").opcode
 _SET_UP = ("opcode", "response", "direction", "key", "opaque", "status", "extras_length", "open_flags", "dialect")
+#: Columns that the names of connections are read from.
+NAME_COLUMNS = frozenset(("connection", *_SET_UP))
 _PRODUCES = enums.OPEN_FLAGS.bit("producer") | enums.OPEN_FLAGS.bit("notifier")
 _DELETE_TIMES = enums.OPEN_FLAGS.bit("include_delete_times")
 #: More bucket selections that may still be refused are not remembered: a hostile capture must not fill the memory.

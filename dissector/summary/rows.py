@@ -89,7 +89,7 @@ def connection_row(connection: Connection, summary: ConnectionSummary | None) ->
         row[f"{side}_bytes_lost"] = direction.bytes_lost
         row[f"{side}_bytes_repeated"] = direction.bytes_repeated
         row[f"{side}_bytes_conflicting"] = direction.bytes_conflicting
-        row[f"{side}_bytes_skipped"] = framer.bytes_skipped
+        row[f"{side}_bytes_skipped"] = None if connection.ignored else framer.bytes_skipped
     if summary is None:
         return row
     return {
@@ -185,9 +185,7 @@ def _handshake(connection: Connection) -> bool:
     return any(direction.isn is not None for direction in connection.directions)
 
 
-def _ended(connection: Connection) -> str | None:
-    if connection.ignored:
-        return None
+def _ended(connection: Connection) -> str:
     finished = [direction.finished for direction in connection.directions]
     if all(finished):
         return "closed"

@@ -47,12 +47,11 @@ CONNECTION_COLUMNS: tuple[Column, ...] = (
     *_each_way("bytes_lost", pa.int64(), "bytes in these gaps"),
     *_each_way("bytes_repeated", pa.int64(), "bytes that SIDE sent again"),
     *_each_way("bytes_conflicting", pa.int64(), "of them, bytes that differed from the first copy while that was held"),
-    *_each_way("bytes_skipped", pa.int64(), "bytes of SIDE that could not be read as frames"),
+    *_each_way("bytes_skipped", pa.int64(), "bytes of SIDE that could not be read as frames; null of another protocol"),
     Column(
         "ended",
         pa.string(),
-        "closed (both sides sent FIN), reset, half-closed, reused (the ports were, without an end), or open; null "
-        "where another protocol was not followed to its end",
+        "closed (both sides sent FIN), reset, half-closed, reused (the ports were, without an end), or open",
     ),
     Column("defective_frames", pa.int64(), "frames that have a defect"),
     Column("worst_defect", pa.string(), "worst severity among them: error, warning or note"),

@@ -20,6 +20,7 @@ from dissector.summary.schema import SIDES
 if TYPE_CHECKING:
     from dissector.array_types import Longs
     from dissector.frames.batch import FrameBatch
+    from dissector.summary.connections import ConnectionSummary
 
     Row = dict[str, Any]
 
@@ -49,9 +50,9 @@ class StoredConnections:
         self._summaries = ConnectionSummaries(forget)
         self._sums: dict[str, _Sums] = {}
 
-    def fold(self, frames: FrameBatch) -> None:
-        """Take a batch."""
-        self._summaries.fold(frames)
+    def fold(self, frames: FrameBatch) -> list[ConnectionSummary]:
+        """Take a batch; return its connections, in the order of the batch's codes."""
+        summaries = self._summaries.fold(frames)
         start, end = (frames.numbers(name) for name in ("start_offset", "end_offset"))
         gap, missing = frames.numbers("gap"), frames.numbers("missing")
         lost = gap + missing
@@ -74,6 +75,7 @@ class StoredConnections:
                     key = f"{side}_{column}"
                     found.of_side[key] = found.of_side.get(key, 0) + int(numbers[of_side].sum())
         self._note_collections(frames)
+        return summaries
 
     def rows(self) -> list[Row]:
         """Return a row for each connection."""

@@ -15,6 +15,7 @@ from dissector.codec.dialect import Detector
 from dissector.link.flow_key import Flow, flow_of, reverse_key
 from dissector.link.segment_block import ACK, FIN, RST, SYN
 from dissector.tcp.framing import Framer, RawFrame, State
+from dissector.tcp.ignored_bytes import count_segment, give_up_holes
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import DEFAULT_PORTS
 from dissector.tcp.reassembly import Gap, HalfConnection
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dissector.array_types import Longs
     from dissector.link.segment_block import SegmentBlock
     from dissector.spec.model import Dialect
+    from dissector.tcp.patience import Patience
     from dissector.tcp.ports import Ports
     from dissector.tcp.reassembly import Chunk
 
@@ -140,6 +142,7 @@ class Connections:
     limits: Limits = field(default_factory=Limits)
     ports: Ports = DEFAULT_PORTS
     dialect: Dialect | None = None  #: taken for granted
+    patience: Patience | None = None  #: for a live reading: what is not waited for
     live: dict[bytes, tuple[Connection, int]] = field(default_factory=dict)  #: both directed keys to (connection, side)
     ended: Callable[[Connection], None] = lambda _: None
     #: By index, the least recently used first. A plain dict would search its first entry past all that were removed.
@@ -150,16 +153,21 @@ class Connections:
     given_up: Counter[str] = field(default_factory=Counter)  #: limit name to how often it was reached
     #: Ids of connections that have begun, without those that are alike, to how many are; the oldest are forgotten.
     begun: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    count_ignored: bool = False  #: count the bytes of connections of other protocols to their end
 
     def feed(self, segment: TcpSegment) -> None:
         """Take the next segment of the run."""
         found = self.live.get(segment.key)
-        if segment.flags & SYN and found is not None and not found[0].directions[found[1]].opened_by(segment.seq):
-            self.end(found[0])  # the ports are used again
-            found = None
+        if segment.flags & SYN and found is not None:
+            direction = found[0].directions[found[1]]
+            if not direction.opened_by(segment.seq, segment.length):
+                self.end(found[0])  # the ports are used again
+                found = None
         connection, side = found if found is not None else self.open(segment)
         self.touch(connection, segment.packet, segment.time_ns)
         self.take(connection, side, segment)
+        if self.patience is not None:
+            self.patience.give_up_holes(self, connection, segment.time_ns)
 
     def touch(self, connection: Connection, packet: int, time_ns: int) -> None:
         """Note that a connection is in use."""
@@ -169,13 +177,21 @@ class Connections:
 
     def take(self, connection: Connection, side: int, segment: TcpSegment) -> None:
         """Take a segment of a known connection."""
-        if connection.ignored and not segment.flags & SYN:
-            return
         direction = connection.directions[side]
+        if connection.ignored and not segment.flags & SYN:
+            if self.count_ignored:
+                direction.finished |= bool(segment.flags & FIN)
+                connection.reset |= bool(segment.flags & RST)
+                if segment.length and not segment.flags & RST:
+                    count_segment(direction, segment.seq, segment.length, len(segment.data))
+            return
         offset_of_data = segment.seq
         if segment.flags & SYN:
             if direction.isn is None:
-                direction.open(segment.seq)
+                acknowledged = direction.open(segment.seq)
+                if acknowledged:
+                    connection.directions[1 - side].shift(0, acknowledged)
+                    connection.framers[1 - side].shift(0, acknowledged)
                 self._start(connection, side)
             offset_of_data += 1
         acked = None
@@ -254,6 +270,7 @@ class Connections:
             direction = connection.directions[side]
             self.held_total -= direction.held_cost
             self.deliver(connection, side, direction.flush())
+            give_up_holes(direction)
             framer = connection.framers[side]
             before = framer.cost
             frames: list[RawFrame] = []
@@ -285,9 +302,10 @@ class Connections:
     def _give_up(self, connection: Connection, side: int) -> None:
         direction = connection.directions[side]
         while direction.held_cost > self.limits.out_of_order_bytes:
-            self._give_up_hole(connection, side)
+            self.give_up_hole(connection, side)
 
-    def _give_up_hole(self, connection: Connection, side: int) -> None:
+    def give_up_hole(self, connection: Connection, side: int) -> None:
+        """Take the first hole of a direction for lost, and deliver what is held behind it."""
         direction = connection.directions[side]
         before = direction.held_cost
         events = direction.give_up()
@@ -304,7 +322,7 @@ class Connections:
                     break
                 while connection.directions[side].held:
                     self.given_up["out_of_order_total"] += 1
-                    self._give_up_hole(connection, side)
+                    self.give_up_hole(connection, side)
         if self.partial_total > self.limits.partial_total:
             sides.sort(key=lambda entry: -entry[0].framers[entry[1]].cost)
             for connection, side in sides:

@@ -21,10 +21,12 @@ from dissector.tcp.reorder import reorder, with_reordered
 from dissector.tcp.state_update import (
     BufferParts,
     FastFlow,
+    IgnoredFlow,
     SortedSegments,
     acknowledged,
     commit_acks,
     commit_bytes,
+    commit_ignored,
     touch,
 )
 from dissector.tcp.stream_buffer import assemble
@@ -86,6 +88,7 @@ class FastPath:
         has_data = np.logical_or.reduceat(length > 0, first).tolist()
         expected = np.zeros(len(block.keys), np.int64)
         ignored = np.zeros(len(block.keys), bool)
+        patient = self.connections.patience is not None
         for number, data in zip(flow[first].tolist(), has_data, strict=True):
             entry = self._entries[number]
             if entry is None:
@@ -95,6 +98,8 @@ class FastPath:
             if connection.ignored:
                 ignored[number] = True
                 self._ignored.add(number)
+            elif patient and any(each.held for each in connection.directions):
+                self._sequential.add(connection.index)  # an acknowledgement may show that a hole is lost
             elif direction.ack is None or (
                 data and (direction.base is None or direction.held or not connection.framers[side].in_step)
             ):
@@ -237,6 +242,17 @@ class FastPath:
         more = commit_bytes(self._segments, self.flows, self.stream, self._parts, self._acked)
         self.connections.partial_total += more
         touch(self.connections, self._segments)
+        if self.connections.count_ignored and self._ignored:
+            self._commit_ignored()
+
+    def _commit_ignored(self) -> None:
+        """Count what flows of other protocols send."""
+        flows = []
+        for place, number in enumerate(self._segments.flow[self._segments.first].tolist()):
+            entry = self._entries[number]
+            if number in self._ignored and entry is not None and entry[0].index not in self._sequential:
+                flows.append(IgnoredFlow(place, *entry))
+        commit_ignored(self._segments, flows)
 
     def table(self) -> FrameTable:
         """Return the frames, flow by flow."""

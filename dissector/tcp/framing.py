@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dissector.tcp import header_check, packet_marks
 from dissector.tcp.header_check import HEADER_SIZE
 from dissector.tcp.limits import SEGMENT_OVERHEAD
+from dissector.tcp.other_protocols import OPENING_BYTES
 from dissector.tcp.packet_marks import Mark
 from dissector.tcp.reassembly import shifted
 
@@ -78,6 +79,7 @@ class Framer:
     bytes_skipped: int = 0
     gap_before: int = 0  #: bytes lost since the last frame
     skipped_before: int = 0  #: bytes passed over since then
+    opening: bytes = b""  #: the first bytes, where they are no frame
     _partial: _PartialFrame | None = None
     _searched: int = 0
 
@@ -321,6 +323,8 @@ class Framer:
         self._partial = None
 
     def _skip(self, count: int) -> None:
+        if not self.frames and not self.bytes_skipped:
+            self.opening = bytes(self.buffer[:OPENING_BYTES])
         self.bytes_skipped += count
         self.skipped_before += count
         self._drop(count)

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dissector.tcp.limits import SEGMENT_OVERHEAD
 
-_WRAP = 1 << 32
+if TYPE_CHECKING:
+    from dissector.tcp.ignored_bytes import IgnoredBytes
+
+WRAP = 1 << 32
 #: No TCP window is larger, so a segment from further back is not old: it is beyond a gap of more than 3 GiB.
 OLDEST_BYTES = 1 << 30
 
@@ -58,8 +61,8 @@ class Held(NamedTuple):
 
 def unwrap(number: int, near: int) -> int:
     """Return the distance of a 32-bit number from another: up to 1 GiB back, else forward."""
-    forward = (number - near) % _WRAP
-    return forward if forward < _WRAP - OLDEST_BYTES else forward - _WRAP
+    forward = (number - near) % WRAP
+    return forward if forward < WRAP - OLDEST_BYTES else forward - WRAP
 
 
 def shifted(acked: int | None, by: int) -> int | None:
@@ -80,33 +83,42 @@ class HalfConnection:
     finished: bool = False
     held: list[Held] = field(default_factory=list)
     held_cost: int = 0
+    passed: tuple[int, int] | None = None  #: how much the receiver had when it acknowledged past a hole, and the time
     bytes_delivered: int = 0
     bytes_lost: int = 0
     gaps: int = 0
     bytes_repeated: int = 0  #: retransmitted, or beside what was already there
+    ignored: IgnoredBytes | None = None  #: how far it came since its connection is ignored
     bytes_conflicting: int = 0  #: repeated with other content than the first copy, while that was still held
 
-    def open(self, isn: int) -> None:
-        """Take a SYN: offset 0 is the byte after it."""
+    def open(self, isn: int) -> int:
+        """Take a SYN: offset 0 is the byte after it; return how many bytes of its data were acknowledged before."""
+        first = (isn + 1) % WRAP
+        acknowledged = 0 if self.base is None else (self.base - first) % WRAP
         self.isn = isn
         self.from_start = True
-        self.base = (isn + 1) % _WRAP
+        self.base = first
+        return acknowledged
 
     def opening_acknowledged(self, ack: int) -> None:
         """Take the acknowledgement of a SYN+ACK, which is that of this direction's SYN: the byte after it is known."""
         self.from_start |= self.base == ack
 
-    def opened_by(self, isn: int) -> bool:
-        """Tell whether a SYN belongs to what is known; if not, the ports are used again."""
+    def opened_by(self, isn: int, length: int) -> bool:
+        """Tell whether a SYN with so many bytes belongs to what is known; if not, the ports are used again."""
         if self.isn is not None:
             return self.isn == isn
-        return self.base is None or self.base == (isn + 1) % _WRAP
+        if self.base is None:
+            return True
+        # Its answer may have been captured first, and acknowledges data of the SYN as well if the server takes it.
+        acknowledged = (self.base - isn - 1) % WRAP
+        return not acknowledged or (acknowledged <= length and not self.next and not self.held)
 
     def offset_of(self, seq: int) -> int:
         """Return the 64-bit offset of a sequence number; the first one seen is offset 0 where there was no SYN."""
         if self.base is None:
             self.base = seq
-        return self.next + unwrap(seq, (self.base + self.next) % _WRAP)
+        return self.next + unwrap(seq, (self.base + self.next) % WRAP)
 
     def acknowledge(self, ack: int, other: HalfConnection) -> int:
         """Take an acknowledgement sent in this direction; return it as an offset of the other one, never below 0."""
@@ -114,7 +126,7 @@ class HalfConnection:
             self.acked = other.offset_of(ack)
         else:
             # Acknowledgements move by less than a window: the shorter way round is the right one.
-            self.acked += (ack - self.ack + (1 << 31)) % _WRAP - (1 << 31)
+            self.acked += (ack - self.ack + (1 << 31)) % WRAP - (1 << 31)
         self.ack = ack
         return max(self.acked, 0)
 
@@ -148,6 +160,7 @@ class HalfConnection:
     def shift(self, offsets: int, acked: int) -> None:
         """Move the origin of offsets: of this direction by ``offsets``, of acknowledged offsets by ``acked``."""
         self.next += offsets
+        self.passed = None
         self.acked += acked
         self.held = [
             each._replace(offset=each.offset + offsets, acked=shifted(each.acked, acked)) for each in self.held

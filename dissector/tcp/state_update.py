@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dissector.link.segment_block import FIN
+from dissector.link.segment_block import FIN, RST
 from dissector.tcp.connections import Connection, packet_ordinal
+from dissector.tcp.ignored_bytes import count_in_order, count_segment
 from dissector.tcp.packet_marks import Mark
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ class FastFlow:
     stream_stop: int = 0
     stream_end: int = 0
     frames: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IgnoredFlow:
+    """A direction of a connection of another protocol, and its place among the flows."""
+
+    place: int
+    connection: Connection
+    side: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,6 +144,34 @@ def commit_bytes(
             buffer.clear()
         low = high
     return more
+
+
+def commit_ignored(segments: SortedSegments, flows: Sequence[IgnoredFlow]) -> None:
+    """Count the bytes of flows of another protocol, and note how they end."""
+    block, order, first, length = segments.block, segments.order, segments.first, segments.length
+    captured, flags = block.payload_captured[order], block.flags[order]
+    expected = np.zeros(len(first), np.int64)
+    for flow in flows:
+        known = flow.connection.directions[flow.side].ignored
+        expected[flow.place] = 0 if known is None else known.next
+    before = np.cumsum(length) - length
+    expected -= before[first]
+    in_order = (block.seq[order] - np.repeat(expected, segments.ends - first) - before) & _MASK == 0
+    plain = np.logical_and.reduceat((in_order & (captured == length)) | (length == 0), first).tolist()
+    seen = np.bitwise_or.reduceat(flags, first).tolist()
+    counts = np.add.reduceat(length, first).tolist()
+    for flow in flows:
+        direction = flow.connection.directions[flow.side]
+        direction.finished |= bool(seen[flow.place] & FIN)
+        flow.connection.reset |= bool(seen[flow.place] & RST)
+        if plain[flow.place] and direction.ignored is not None and not seen[flow.place] & RST:
+            count_in_order(direction, counts[flow.place])
+        elif counts[flow.place]:
+            rows = slice(int(first[flow.place]), int(segments.ends[flow.place]))
+            columns = (block.seq[order[rows]], length[rows], captured[rows], flags[rows])
+            for seq, size, there, flag in zip(*(column.tolist() for column in columns), strict=True):
+                if size and not flag & RST:
+                    count_segment(direction, seq, size, there)
 
 
 def _marks(

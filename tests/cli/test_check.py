@@ -277,9 +277,8 @@ def test_no_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(Path(FEED).read_bytes()[:24])
     status, out, err = run(capsys, empty)
-    assert status == 0
-    assert out.endswith("No frames, so nothing was checked.\n")
-    assert "no packets" in err
+    assert (status, out) == (2, "")
+    assert err == f"uprscope: {empty}: no message of UPR or DCP to check; seen instead: nothing\n"
 
 
 @pytest.mark.parametrize("level", sorted(hostile.LEVELS))
@@ -315,9 +314,14 @@ def test_nothing_reaches_the_terminal_raw(tmp_path: Path, capsys: pytest.Capture
     [
         (["--rules", "SEQ-0l"], "--rules: no rule 'SEQ-0L' (did you mean SEQ-"),
         (["--rules", ","], "--rules: give at least one rule or group"),
-        (["--connection", "99"], "--connection 99: no such connection (connections are 1 to 5)"),
-        (["--connection", "0"], "--connection 0: no such connection"),
-        (["--connection", "zz"], "--connection zz: give its number in listings, or its id of 16 digits"),
+        (["--connection", "99"], "no connection 99 (connections are 1 to 5)"),
+        (["--connection", "0"], "no connection 0 (connections are 1 to 5)"),
+        (["--connection", "zz"], "no connection is called 'zz' (known: 1 feed-good, 2 "),
+        (["--follow", "feed-broke"], "'feed-broke' is in the names of 2 connections: choose one (2 feed-broken, 3 "),
+        (["--vbucket", "9999"], "no vbucket 9999 (vbuckets are 0 to 6 and 500)"),
+        (["--connection", "5", "--vbucket", "1"], "no vbucket 1 on connection 5 (vbuckets are "),
+        (["-o", "x.html"], "-o x.html: unknown ending .html (known: .txt, .json, "),
+        (["--annotate", "x.pcap"], "--annotate x.pcap: unknown ending .pcap (known: .pcapng)"),
         (["--vbucket", "70000"], "--vbucket 70000: vbuckets are 0 to 65535"),
         (["--vbucket", "x"], "'x' is no number from 0 on"),
         (["--limit", "-1"], "no number from 0 on"),

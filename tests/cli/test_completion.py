@@ -19,7 +19,7 @@ from dissector.explain import lookup
 from dissector.frames.schema import SCHEMA
 from tests.support.paths import ROOT
 from uprscope import cli
-from uprscope.cli import completion
+from uprscope.cli import completion, explain_pages
 
 SHELLS = completion.SHELLS
 
@@ -88,6 +88,8 @@ def complete(*words: str, cwd: Path = ROOT) -> list[str]:
         (("explain", "mutation", "DCP_MUTA"), ["DCP_MUTATION"]),
         (("explain", "connection_buffer_"), ["connection_buffer_size"]),
         (("explain", "errat"), ["erratum", "errata"]),
+        (("explain", "colum"), ["columns"]),
+        (("plot", "a.pcap", "la"), ["latency", "ladder"]),
         (("generate", "mult"), ["multiplex"]),
         (("generate", "bul"), ["bulk"]),
         (("generate", "--break", "SNP-04"), ["SNP-04/at-end", "SNP-04/reaching-back"]),
@@ -183,7 +185,7 @@ def test_fish_offers(line: str, expected: list[str], tmp_path: Path) -> None:
 def test_zsh_completes_every_capture_not_the_first_alone() -> None:
     captures = [line for line in script("zsh").splitlines() if "or - for standard input" in line]
     assert len(captures) >= 6
-    assert all(line.startswith('  "*:') and line.endswith(':_files"') for line in captures)
+    assert all(line.startswith('  "*:') and line.endswith((':_files"', '_files_or_word"')) for line in captures)
     assert '"(*)' not in script("zsh")
 
 
@@ -191,7 +193,7 @@ def test_everything_offered_can_be_asked() -> None:
     names = completion.things()
     assert {"mutation", "DCP_STREAM_REQ", "E-22", "opcodes", "truncated-frame", "rollback", "draft"} <= set(names)
     for name in names:
-        sort = next((each for each in (rule_help, bug_help) if name in each.names()), None)
+        sort = next((each for each in (rule_help, bug_help, explain_pages) if name in each.names()), None)
         assert sort.facts(name)["answers"] if sort is not None else lookup.lookup([name]), name
 
 

@@ -757,6 +757,23 @@ def test_other_protocols_are_counted_and_listed_on_request(run: Run, listed: Cal
     assert "no frames" not in run(packets, "--all")[2]
 
 
+@pytest.mark.parametrize("hashes", [(), ("--hash",)])
+def test_connections_of_other_protocols_are_counted_to_their_end(
+    run: Run, listed: Callable[..., list[Row]], hashes: tuple[str, ...]
+) -> None:
+    """A request of 72 bytes and a page of 1,000, five times; nothing of it can be skipped as what could be frames."""
+    web = Conversation(Ends(ports=(50_000, 80))).open()
+    for _ in range(5):
+        web.send(CLIENT, Message(b"GET / HTTP/1.1\r\n\r\n" * 4)).send(SERVER, Message(b"<html></html>       " * 50))
+    packets = [*begun().packets, *web.close(CLIENT).close(SERVER).packets]
+    row = listed(packets, "--all", *hashes)[1]
+    assert (row["client_bytes"], row["server_bytes"], row["ended"]) == (5 * 72, 5 * 1000, "closed")
+    assert (row.get("client_bytes_skipped"), row.get("server_bytes_skipped")) == (None, None)
+    assert ("client_hashed_bytes" in row, row.get("client_hashed_bytes", 0) < 5 * 72) == (bool(hashes), True)
+    line = run(packets, "--all")[1].decode().splitlines()[2]
+    assert line.split()[-3:] == ["360", "5,000", "closed"]
+
+
 def test_damage_is_status_3_and_everything_readable_is_there(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "cut.pcap"
     path.write_bytes(pcap(busy().packets)[:-7])

@@ -218,7 +218,10 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
 def test_standard_output(tmp_path: Path) -> None:
     assert generate("basic", "-o", str(tmp_path / "file.pcapng")) == 0
     done = run("basic", "-o", "-", "--truth", "truth.json", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (
+        0,
+        b"uprscope: wrote truth.json: what was sent, and what is wrong with it\n",
+    )
     assert done.stdout == (tmp_path / "file.pcapng").read_bytes()
     assert files(tmp_path) == ["file.pcapng", "truth.json"]
 

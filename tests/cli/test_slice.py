@@ -106,7 +106,7 @@ def test_a_connection_over_several_files(tmp_path: Path) -> None:
     assert len(parts) > 3
     moved = [part.rename(tmp_path / f"{99 - number}.pcapng") for number, part in enumerate(parts)]
     (finding,) = found(*moved)
-    target = tmp_path / "small.pcap"
+    target = tmp_path / "small.pcapng"
     assert sliced(finding, target, *moved) == 0
     assert found(target) == [finding]
 

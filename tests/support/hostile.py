@@ -1,9 +1,9 @@
 """Captures damaged on purpose, at four levels, and the comparison of both readers on them.
 
 A case is made from a level and a seed alone, so that a failure is repeated by its name. Containers are damaged as
-bytes; packets in the header fields of IP and TCP; TCP in its numbers, flags and order; frames before they are put into
-sound packets again. What the readers make of a case is judged by their agreement: the plain path reads one packet and
-one frame at a time and knows nothing of chunks.
+bytes; packets in the header fields of IP and TCP, or on links of other kinds; TCP in its numbers, flags and order;
+frames before they are put into sound packets again. What the readers make of a case is judged by their agreement: the
+plain path reads one packet and one frame at a time and knows nothing of chunks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.support.tcp_by_hand import CLIENT, Conversation, Ends, Message, Reade
 CAPTURES = sorted(paths.CAPTURES.glob("*.pcap*"))
 CHUNKS = (700, 5_000, 1 << 20)
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
-ETHERNET, COOKED = 1, 276
+ETHERNET, COOKED, NFLOG, PKTAP, CISCO_HDLC = 1, 276, 239, 258, 104
 _IP_AT = {ETHERNET: 14, COOKED: 20}
 
 
@@ -279,12 +279,49 @@ def container_level(rng: random.Random) -> list[bytes]:
 
 
 def packet_level(rng: random.Random) -> list[bytes]:
-    """Damage header fields of IP and TCP."""
+    """Damage header fields of IP and TCP, or put the packets on other links and behind tags, and damage these."""
     linktype, packets = _some_packets(rng)
+    if rng.random() < 0.25:
+        linktype = rng.choice((ETHERNET, NFLOG, PKTAP, CISCO_HDLC))
+        return _files(rng, linktype, [_on_link(rng, linktype, packet) for packet in packets])
     for _ in range(rng.choice((1, 3, 10, 40))):
         index = rng.randrange(len(packets))
         packets[index : index + 1] = _bent(rng, packets[index])
     return _files(rng, linktype, packets)
+
+
+_TAGS = (
+    "8100 0005",
+    "8926 00010002",
+    "893f 000700640000",
+    "8909 010100010011",
+    "88e5 000000000001",
+    "8870 aaaa03000000",
+)
+
+
+def _on_link(rng: random.Random, linktype: int, packet: Packet) -> Packet:
+    """Put an IP packet on a link of this type, behind some tags; once in a while cut it or change a byte there."""
+    bare = packet.data[packet.ip_at :]
+    typed = (b"\x86\xdd" if bare[:1] > b"\x50" else b"\x08\0") + bare
+    for tag in rng.choices(_TAGS, k=rng.choice((0, 0, 0, 1, 2, 5, 9))):
+        typed = bytes.fromhex(tag) + typed
+    if rng.random() < 0.2:
+        typed = len(typed).to_bytes(2, "big")[-2:] + b"\xaa\xaa\3\0\0\0" + typed
+    data = bytes(12) + typed
+    if linktype == NFLOG:
+        known = struct.pack("<HH4xHH3sx", 8, 1, 7, 10, b"in") * rng.choice((0, 1, 2, 40))
+        data = b"\x07\0\0\5" + known + struct.pack("<HH", 4 + len(bare), 9) + bare
+    elif linktype == PKTAP:
+        data = struct.pack("<III96x", 108, 1, ETHERNET) + data
+    elif linktype == CISCO_HDLC:
+        data = b"\x0f\0" + typed
+    if rng.random() < 0.1:
+        data = data[: rng.randrange(len(data))]
+    elif data and rng.random() < 0.1:
+        at = rng.randrange(min(len(data), 60))
+        data = data[:at] + rng.choice((b"\0", b"\xff", rng.randbytes(1))) + data[at + 1 :]
+    return replace(packet, data=data, original=max(packet.original + len(data) - len(packet.data), 0))
 
 
 def _bent(rng: random.Random, packet: Packet) -> list[Packet]:

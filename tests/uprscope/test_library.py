@@ -22,7 +22,7 @@ NOOP = CAPTURES / "03_noop.pcap"
 FLOW = CAPTURES / "02_flow_control.pcap"
 BROKEN = CAPTURES / "broken" / "FLC-02.pcapng"
 LOSSY = CAPTURES / "rough" / "lossy.pcapng"
-FUNCTIONS = ("frames", "connections", "streams", "check", "check_frames", "explain", "decode")
+FUNCTIONS = ("frames", "connections", "streams", "stats", "check", "check_frames", "explain", "decode")
 SCREEN = (80, 24)
 
 

@@ -124,6 +124,6 @@ def test_everything_public_is_shown() -> None:
 
     page = PAGE.read_text()
     functions = [name for name in uprscope.__all__ if name[0].islower() and not name.startswith("_")]
-    assert {"frames", "connections", "streams", "check", "check_frames", "explain", "decode"} == set(functions)
+    assert {"frames", "connections", "streams", "stats", "check", "check_frames", "explain", "decode"} == set(functions)
     for name in functions:
         assert f"uprscope.{name}(" in page, name

@@ -43,6 +43,7 @@ examples:
   uprscope explain mutation              what a message looks like on the wire
   uprscope explain 0x57 status 0x23      numbers: of opcodes, statuses, ...
   uprscope explain connection_buffer_size E-22
+  uprscope explain columns filters       uprscope itself: what a row has, ...
 """
 
 
@@ -58,6 +59,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("dissect", "uprscope.cli.dissect", "decode a capture: one line per frame"),
     Command("connections", "uprscope.cli.connections", "sum captures up: one row per connection or per stream"),
+    Command("stats", "uprscope.cli.stats", "one screen about a capture: traffic, latencies, stalls, losses"),
     Command("generate", "uprscope.cli.generate", "make captures to order: scenarios, broken rules, network troubles"),
     Command("check", "uprscope.cli.check", "find broken rules of the protocol, and the frames that prove it"),
     Command(
@@ -127,7 +129,7 @@ def _dispatch(argv: list[str]) -> int:
         raise UsageError("standard output is closed")
     place = next((index for index, word in enumerate(argv) if not word.startswith("-")), len(argv))
     try:
-        _main_parser().parse_args(argv[:place])
+        main_parser().parse_args(argv[:place])
         if place == len(argv):
             raise UsageError(f"no command given (try {PROG} --help)")
         command = _command(argv[place])
@@ -142,7 +144,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def whole_parser() -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
     """Return one parser of the whole command line, and those of its commands. Imports all of them: for completion."""
-    parser = _main_parser()
+    parser = main_parser()
     commands = parser.add_subparsers(metavar="COMMAND")
     for command in COMMANDS:
         _declare(commands.add_parser(command.name, help=command.help, **_form(command)), _module(command))
@@ -173,7 +175,8 @@ def _declare(parser: argparse.ArgumentParser, module: CommandModule) -> None:
     module.add_arguments(parser)
 
 
-def _main_parser() -> Parser:
+def main_parser() -> Parser:
+    """Return the parser of what stands before a command."""
     width = max(len(command.name) for command in COMMANDS)
     listed = "\n".join(f"  {command.name:{width}}  {command.help}" for command in COMMANDS)
     parser = Parser(

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from dissector.errors import UsageError
 from dissector.terminal.style import Terminal, one_line, safe_text
+from uprscope.cli.output_options import STANDARD_OUTPUT, counted, known_ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,25 +23,24 @@ if TYPE_CHECKING:
     from dissector.frames.sources import BatchReader
     from dissector.options import ReadOptions
 
-_STANDARD_OUTPUT = "-"
-
 
 def check_target(target: str, report: str | None) -> None:
     """Refuse a target that cannot be written, before anything is read; ``report`` is where the report goes."""
-    if target == _STANDARD_OUTPUT:
-        if report in (None, _STANDARD_OUTPUT):
+    known_ending(target, "--annotate", ("pcapng",))
+    if target == STANDARD_OUTPUT:
+        if report in (None, STANDARD_OUTPUT):
             raise UsageError("--annotate -: the report goes to standard output: give it a file with -o")
         if sys.stdout.isatty():
             raise UsageError("--annotate -: a capture is not for terminals: give a file, or a pipe")
     elif Path(target).is_dir():
         raise UsageError(f"--annotate {target}: is a directory (give the name of a file)")
-    elif report not in (None, _STANDARD_OUTPUT) and os.path.realpath(target) == os.path.realpath(report):
+    elif report not in (None, STANDARD_OUTPUT) and os.path.realpath(target) == os.path.realpath(report):
         raise UsageError(f"--annotate {target}: the report goes to this file (-o): give another one")
 
 
 def refuse_input(target: str, inputs: Sequence[Input], option: str = "--annotate", use: str = "check") -> None:
     """Refuse a target that is one of the inputs, be it under another name."""
-    if target == _STANDARD_OUTPUT:
+    if target == STANDARD_OUTPUT:
         return
     there = _identity(Path(target))
     if there is not None and any(_identity(each.path) == there for each in inputs):
@@ -89,20 +89,17 @@ def _rewritable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
 
 def tell(target: str, copied: CopyResult) -> None:
     """Say what is in the copy, and what is not."""
-    name = "standard output" if target == _STANDARD_OUTPUT else safe_text(target)
-    what = f"{copied.commented:,} of {_count(copied.packets, 'packet')} {'has' if copied.commented == 1 else 'have'}"
+    name = "standard output" if target == STANDARD_OUTPUT else safe_text(target)
+    wrote = "" if target == STANDARD_OUTPUT else "wrote "
+    what = f"{copied.commented:,} of {counted(copied.packets, 'packet')} {'has' if copied.commented == 1 else 'have'}"
     hint = '; in Wireshark: frame.comment contains "uprscope"' if copied.commented else ""
-    sys.stderr.write(f"uprscope: {name}: {what} comments{hint}\n")
+    sys.stderr.write(f"uprscope: {wrote}{name}: {what} comments{hint}\n")
     if copied.removed:
-        _warn(f"{name}: {_count(copied.removed, 'comment')} of an earlier check left out")
+        _warn(f"{name}: {counted(copied.removed, 'comment')} of an earlier check left out")
     if copied.passed_over:
-        _warn(f"{name}: {_count(copied.passed_over, 'block')} of more than 256 MiB left out")
+        _warn(f"{name}: {counted(copied.passed_over, 'block')} of more than 256 MiB left out")
     if copied.left_out:
-        _warn(f"{name}: {_count(copied.left_out, 'comment')} left out, on packets that have too many")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+        _warn(f"{name}: {counted(copied.left_out, 'comment')} left out, on packets that have too many")
 
 
 def _warn(line: str) -> None:

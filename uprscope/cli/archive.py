@@ -32,7 +32,7 @@ examples:
 
 A directory is a ring: connections go on from one of its files to the next. A
 further run over the same folder reads only rings with new or changed files.
-docs/spark.md describes the tables and what can be asked.
+uprscope explain archive describes the tables and what can be asked.
 exit status: 0 nothing violated, 1 violations, 2 unusable input or usage, 3 files
 were left out or damaged, and nothing in what is left is violated."""
 

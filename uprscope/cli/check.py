@@ -10,9 +10,11 @@ from typing import IO, TYPE_CHECKING
 
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.annotate import annotated, check_target, refuse_input, tell
+from uprscope.cli.connection_option import add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
 from uprscope.cli.list_options import add_list_arguments, list_form, prose_width, refuse_list_options
-from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.live import add_growing_argument
+from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,25 +42,29 @@ examples:
   uprscope check later.pcap --baseline before.json
   uprscope check capture.pcap --format junit -o check.xml
   uprscope check capture.pcap --annotate for-wireshark.pcapng
+  tcpdump -U -w - port 11210 | uprscope check - --live
   uprscope explain SEQ-01
 
-docs/rules.md describes the rules. A rule is violated, holds, or is unknown
+uprscope explain rules lists the rules. A rule is violated, holds, or is unknown
 where the capture does not tell: bytes missing, set-up not captured.
-exit status: 0 nothing violated, 1 violations, 2 unusable input or usage, 3 the
-input was damaged, and nothing in what is left is violated."""
+With --live each finding is shown as soon as it is proven, until the input ends
+or Ctrl-C ends it; the summary comes last.
+exit status: 0 nothing violated or nothing to check, 1 violations, 2 unusable
+input (no message of UPR or DCP in it) or usage, 3 the input was damaged, and
+nothing in what is left is violated."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
-    add_reading_arguments(parser)
+    add_growing_argument(add_reading_arguments(parser))
     chosen = parser.add_argument_group("what to check")
     chosen.add_argument("--rules", metavar="A,B,...", help="these rules or groups only, such as SEQ-01,SNP or 'FLC-*'")
     chosen.add_argument(
         "--severity", choices=SEVERITIES, default="warning", help="findings at least this bad (default: warning)"
     )
-    chosen.add_argument("--connection", metavar="C", help="findings of this connection: its number or its id")
-    chosen.add_argument("--vbucket", type=_number, metavar="N", help="findings of this vbucket")
+    add_connection_argument(chosen, "this connection alone")
+    chosen.add_argument("--vbucket", type=_number, metavar="N", help="this vbucket alone")
     chosen.add_argument(
         "--baseline",
         metavar="FILE",
@@ -72,9 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--limit",
         type=_number,
-        default=_SHOWN,
         metavar="N",
-        help=f"findings of a rule that are shown as text (default: {_SHOWN}; 0: all)",
+        help=f"findings of a rule that are shown as text (default: {_SHOWN}, with --live all; 0: all)",
+    )
+    shown.add_argument(
+        "--live", action="store_true", help="show each finding as soon as it is proven (--growing implies it)"
     )
     shown.add_argument(
         "--annotate",
@@ -93,7 +101,7 @@ def _number(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Check, and return the exit status."""
     from analysis.check.baseline import known_ids  # noqa: PLC0415
-    from analysis.check.inspection import NOT_INSPECTED, checkable, inspect  # noqa: PLC0415 - brings numpy and pyarrow along
+    from analysis.check.inspection import checkable, inspect  # noqa: PLC0415 - brings numpy and pyarrow along
     from analysis.check.selection import Selection, rules_of  # noqa: PLC0415
     from analysis.check.text_report import CheckSummary  # noqa: PLC0415
     from analysis.rules import Severity  # noqa: PLC0415
@@ -102,27 +110,48 @@ def run(args: argparse.Namespace) -> int:
     choose_format(args, FORMATS)
     if args.format != "text":
         refuse_list_options(args)
-    if args.annotate is not None:
+    if args.live or args.growing:
+        from uprscope.cli.live_check import check_usage  # noqa: PLC0415
+
+        check_usage(args)
+    elif args.annotate is not None:
         check_target(args.annotate, args.output)
     rules = rules_of(args.rules)
     known = known_ids(args.baseline) if args.baseline is not None else frozenset()
-    selection = Selection(Severity(args.severity), args.connection, args.vbucket, known)
     options = options_of(args)
+    if args.live or args.growing:
+        from uprscope.cli.live_check import run_live  # noqa: PLC0415
+
+        return run_live(args, rules, Selection(Severity(args.severity), args.connection, args.vbucket, known), options)
     with contextlib.ExitStack() as stack:
-        again = args.format == "text" or args.annotate is not None
+        again = args.format == "text" or args.annotate is not None or needs_names(args)
         inputs = found(args.captures, stack, twice=again, target=args.annotate, rows=args.annotate is None)
         asked, rules = rules, checkable(inputs, rules)
+        connection = chosen_connection(args, inputs, options)
+        selection = Selection(Severity(args.severity), connection, args.vbucket, known)
         with watching() as watch:
             inspection = inspect(inputs, rules, options, selection=selection, watch=watch)
+        require_messages(inspection, inputs)
         copied = None
         if args.annotate is not None:  # before the report: a pager that is left early ends the command
             with watching() as watch:
                 copied = annotated(args.annotate, inputs, options, inspection.findings, watch)
         summary = CheckSummary(inspection, rules, selection)
         _write(args, inspection, rules, summary, inputs, options)
+    tell_written(args.output, counted(len(inspection.findings), "finding"))
     report(inspection.report)
     if copied is not None:
         tell(args.annotate, copied)
+    tell_left_out(asked, rules, inputs, inspection)
+    return status_of(args, inspection, summary)
+
+
+def tell_left_out(
+    asked: Sequence[Rule], rules: Sequence[Rule], inputs: Sequence[Input], inspection: Inspection
+) -> None:
+    """Say on stderr which rules could not be checked, and that there were more violations than are listed."""
+    from analysis.check.inspection import NOT_INSPECTED  # noqa: PLC0415 - brings numpy and pyarrow along
+
     terminal = Terminal.of(sys.stderr)
     if len(rules) < len(asked):
         left_out = ", ".join(rule.id for rule in asked if rule not in rules)
@@ -131,9 +160,25 @@ def run(args: argparse.Namespace) -> int:
     if inspection.left_out:
         line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
+
+
+def status_of(args: argparse.Namespace, inspection: Inspection, summary: CheckSummary) -> int:
+    """Return the exit status."""
     if not inspection.clean or (args.strict and summary.undecided()):
         return EXIT_VIOLATED
     return EXIT_DAMAGED if inspection.report.damage else 0
+
+
+def require_messages(inspection: Inspection, inputs: Sequence[Input]) -> None:
+    """Raise InputError, before anything is written, if there is no message of UPR or DCP, and nothing else is wrong."""
+    from analysis.check.inspection import CheckVerdict  # noqa: PLC0415 - as above
+    from dissector.errors import InputError  # noqa: PLC0415
+
+    if inspection.verdict is not CheckVerdict.NO_MESSAGES:
+        return
+    name = inputs[0].name if len(inputs) == 1 else f"{len(inputs)} captures"
+    damage = "".join(f"; {each}" for each in inspection.report.damage[:1])
+    raise InputError(f"{name}: no message of UPR or DCP to check; seen instead: {inspection.seen_instead}{damage}")
 
 
 @contextlib.contextmanager
@@ -188,7 +233,7 @@ def _write(
     from analysis.check import text_report  # noqa: PLC0415
     from analysis.check.transcript import read  # noqa: PLC0415
 
-    shown, hidden = _shown(inspection.findings, args.limit)
+    shown, hidden = _shown(inspection.findings, _SHOWN if args.limit is None else args.limit)
     with watching() as watch:
         transcript = read(inputs, options, shown, watch)
     to_stdout = args.output in (None, "-")
@@ -198,13 +243,14 @@ def _write(
     wanted = to_stdout and not args.no_pager
     form = list_form(args, paged=wanted)
     with paged(wanted=wanted, sideways=not args.wrap) if to_stdout else destination(args.output) as stream:
-        _print(stream, terminal, encoding, summary.lines(terminal, everything=args.all))
-        _print(stream, terminal, encoding, text_report.findings(shown, transcript, terminal, hidden, form))
+        print_lines(stream, terminal, encoding, summary.lines(terminal, everything=args.all))
+        print_lines(stream, terminal, encoding, text_report.findings(shown, transcript, terminal, hidden, form))
         closing = terminal.wrap(summary.closing(strict=args.strict))
-        _print(stream, terminal, encoding, ["", *(terminal.heading(line) for line in closing)])
+        print_lines(stream, terminal, encoding, ["", *(terminal.heading(line) for line in closing)])
 
 
-def _print(stream: IO[bytes], terminal: Terminal, encoding: str, lines: Iterable[str]) -> None:
+def print_lines(stream: IO[bytes], terminal: Terminal, encoding: str, lines: Iterable[str]) -> None:
+    """Write lines as the terminal can show them."""
     for line in lines:
         stream.write(f"{terminal.encode(line)}\n".encode(encoding, "backslashreplace"))
 

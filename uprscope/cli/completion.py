@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from uprscope import cli
@@ -50,6 +51,17 @@ _BASH_LIST = """\
   compgen -P "$given" -W "{words}" -- "${{1##*,}}"
 }}"""
 
+#: Files, of which there may be many, and then a word: either may come next.
+_BASH_FILES_OR_WORD = """\
+{function}() {{  # files, or the word that ends them
+  compgen -W "{words}" -- "$1"
+  _shtab_compgen_files "$1"
+}}"""
+_ZSH_FILES_OR_WORD = """\
+{function}() {{  # files, or the word that ends them
+  _alternative 'words:word:({words})' 'files:file:_files'
+}}"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -72,8 +84,12 @@ def completed_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line, with what every argument may be, for shtab alone."""
     parser, commands = cli.whole_parser()
     for name, command in commands.items():
+        words = [action for action in command._actions if not action.option_strings]
+        for files, following in pairwise(words):
+            if files.nargs == "+" and following.choices:
+                _describe_files_before(name, files, following)
         for action in command._actions:
-            if action.choices is None and action.nargs != 0:
+            if not hasattr(action, "complete") and action.choices is None and action.nargs != 0:
                 _describe(name, action)
     return parser
 
@@ -92,6 +108,20 @@ def _describe(command: str, action: argparse.Action) -> None:
         action.complete = shtab.FILE  # type: ignore[attr-defined]
     elif action.metavar in ("FOLDER", "DIR"):
         action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+
+
+def _describe_files_before(command: str, action: argparse.Action, following: argparse.Action) -> None:
+    """Say that files are followed by one of a few words: plot CAPTURE ... KIND. fish offers both by itself."""
+    import shtab  # noqa: PLC0415 - as above
+
+    words, function = " ".join(following.choices or ()), f"_uprscope_{command}_files_or_word"
+    texts = {"function": function, "words": words}
+    action.complete = {  # type: ignore[attr-defined]
+        **shtab.FILE,
+        "bash": function,
+        "zsh": function,
+        "preamble": {"bash": _BASH_FILES_OR_WORD.format(**texts), "zsh": _ZSH_FILES_OR_WORD.format(**texts)},
+    }
 
 
 def _comma_list(name: str, words: Sequence[str]) -> dict[str, object]:
@@ -113,7 +143,7 @@ def things() -> list[str]:
     names = [word for words in catalogue.WORDS.values() for word in words[:2]]
     for thing in catalogue.things():
         names += [thing.name, *thing.aliases]
-    names += [*rule_names(), *bug_names()]
+    names += [*rule_names(), *bug_names(), *page_names()]
     return [name for name in dict.fromkeys(names) if _PLAIN.match(name)]
 
 
@@ -135,6 +165,13 @@ def bug_names() -> list[str]:
     from analysis.check import bug_help  # noqa: PLC0415 - brings the analysis along
 
     return bug_help.names()
+
+
+def page_names() -> list[str]:
+    """Return the words that stand for pages about uprscope itself."""
+    from uprscope.cli import explain_pages  # noqa: PLC0415 - as above
+
+    return explain_pages.names()
 
 
 def _captured_bugs() -> Iterable[str]:

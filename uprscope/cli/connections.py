@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
-from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 
 if TYPE_CHECKING:
     import argparse
@@ -28,8 +28,8 @@ examples:
   uprscope connections capture.pcap --streams --format json | jq '.[].ended'
   uprscope connections capture.pcap --hash --all
 
-docs/connections.md describes the columns. In the table, → is from the client,
-the side that opened the connection, and ← is to it.
+uprscope explain connections describes the columns. In the table, → is from the
+client, the side that opened the connection, and ← is to it.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
 everything readable was written."""
 
@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     choose_format(args)
     summary = _summary(args)
     _write(args, summary)
+    tell_written(args.output, counted(len(summary.rows), "stream" if args.streams else "connection"))
     report(summary.report)
     terminal = Terminal.of(sys.stderr)
     for note in summary.notes:

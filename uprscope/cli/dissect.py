@@ -9,9 +9,11 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal, one_line
+from uprscope.cli.connection_option import NameOnPipe, add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
 from uprscope.cli.list_options import add_list_arguments, list_form, refuse_list_options
-from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.live import add_growing_argument, are_live, found_inputs, prompt, stoppable, tell_end
+from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 from uprscope.cli.packet_output import PacketOutput, inputs_of, refuse_other_output
 from uprscope.cli.tshark_options import add_tshark_arguments, apply_tshark_options, heading_wanted, own_names
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from dissector.display.list_layout import ListForm
     from dissector.filters import Filter
-    from dissector.filters.selector import FrameSelector
     from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.frames.run_columns import RunColumns
     from dissector.frames.sources import BatchReader
@@ -42,9 +43,12 @@ examples:
   uprscope dissect -r capture.pcap -Y 'upr.vbucket == 5' -w vbucket-5.pcapng
   uprscope dissect capture.pcap --format ndjson | jq .name
   uprscope dissect capture.pcap --format parquet -o frames.parquet
-  tcpdump -w - port 11210 | uprscope dissect -
+  tcpdump -U -w - port 11210 | uprscope dissect -
+  uprscope dissect --growing capture.pcap
 
-docs/frames.md describes the fields, docs/filters.md the filters.
+uprscope explain columns describes the fields, uprscope explain filters the
+language of --filter.
+A pipe, and a file with --growing, is shown as it comes; Ctrl-C ends it well.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
 everything readable was written."""
 
@@ -52,10 +56,12 @@ everything readable was written."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
-    add_reading_arguments(parser)
+    add_growing_argument(add_reading_arguments(parser))
     chosen = parser.add_argument_group("which frames")
-    chosen.add_argument("-Y", "--filter", metavar="EXPR", help="only frames for which this holds (docs/filters.md)")
-    chosen.add_argument("--follow", metavar="CONNECTION", help="only this connection: its number or its id")
+    chosen.add_argument(
+        "-Y", "--filter", metavar="EXPR", help="only frames for which this holds (uprscope explain filters)"
+    )
+    add_connection_argument(chosen, "only this connection", first="--follow")
     chosen.add_argument(
         "--vbucket", type=_vbucket, metavar="N", help="only this vbucket, answers to its requests included"
     )
@@ -67,7 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
     add_list_arguments(shown)
     add_target_arguments(shown)
-    shown.add_argument("--fields", metavar="A,B,...", help="these columns only, in this order (docs/frames.md)")
+    shown.add_argument(
+        "--fields", metavar="A,B,...", help="these columns only, in this order (uprscope explain columns)"
+    )
     shown.add_argument(
         "--inspect", action="store_true", help="look into documents: whether they are what their datatype says"
     )
@@ -85,7 +93,6 @@ def _vbucket(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Dissect, and return the exit status."""
-    from dissector.capture import expand  # noqa: PLC0415 - brings numpy along
     from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.filters import parse  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
@@ -103,31 +110,52 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = ConnectionNumbers()
-    selector = FrameSelector(chosen, args.follow, args.vbucket, numbering)
     if args.write is not None:
-        return _write_packets(args, options, selector, numbering)
-    derived = RunColumns(selector.columns.union(columns_for(args, names)), numbering)
-    options = dataclasses.replace(options, columns=with_sources(selector.columns.union(columns_for(args, names))))
-    inputs = expand(args.captures, rows=True)
+        return _write_packets(args, options, chosen, numbering)
+    inputs = found_inputs(args.captures, growing=args.growing, rows=True)
+    live = are_live(inputs)
+    named, follow = None, None
+    if needs_names(args) and live:
+        named = NameOnPipe(args.connection)
+    else:
+        follow = chosen_connection(args, inputs, options)
+    selector = FrameSelector(chosen, follow, args.vbucket, numbering)
+    needed = selector.columns.union(columns_for(args, names), named.columns if named else ())
+    derived = RunColumns(needed, numbering)
+    options = dataclasses.replace(options, columns=with_sources(needed), live=live)
     if (args.tree or args.hex) and are_rows(inputs):
         raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
-    reader = open_frames(inputs, options)
+    reader = open_frames(
+        inputs,
+        options,
+        ended=named.end if named is not None else None,
+        over=(lambda connection: selector.forget(connection.id)) if live else None,
+    )
     to_stdout = args.output in (None, "-")
-    watched = not (to_stdout and sys.stdout.isatty())
-    with opened(args, names, options, numbering) as writer, progress(reader, wanted=watched) as advance:
-        _copy(reader, derived, selector, writer, args.limit, advance)
-        if selector.unknown_connection is not None:
-            report(reader.report, filtered=True)
-            raise UsageError(selector.unknown_connection)
+    watched = not (to_stdout and (live or sys.stdout.isatty()))
+    with (
+        stoppable(inputs),
+        opened(args, names, options, numbering, live=live) as writer,
+        progress(reader, wanted=watched) as advance,
+    ):
+        if _copy(reader, derived, selector, writer, args.limit, advance, named):
+            if named is not None:
+                named.finish()
+            if selector.unknown is not None:
+                report(reader.report, filtered=True)
+                raise UsageError(selector.unknown)
+    tell_written(args.output, counted(writer.frames, "frame"))
+    tell_end(inputs, reader.report)
     report(reader.report, filtered=selector.is_selective)
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
 def _write_packets(
-    args: argparse.Namespace, options: ReadOptions, selector: FrameSelector, numbering: ConnectionNumbers
+    args: argparse.Namespace, options: ReadOptions, chosen: Filter | None, numbering: ConnectionNumbers
 ) -> int:
     """Write the packets of the chosen frames, and return the exit status."""
     from dissector.errors import UsageError  # noqa: PLC0415
+    from dissector.filters.selector import FrameSelector  # noqa: PLC0415
     from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
     from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
     from dissector.frames.sources import open_frames  # noqa: PLC0415
@@ -135,13 +163,14 @@ def _write_packets(
 
     with contextlib.ExitStack() as stack:
         inputs = inputs_of(args, stack)
+        selector = FrameSelector(chosen, chosen_connection(args, inputs, options), args.vbucket, numbering)
         output = PacketOutput(args.write, inputs, options)
         derived, needed = RunColumns(selector.columns, numbering), with_sources(output.columns | selector.columns)
         reader = open_frames(inputs, dataclasses.replace(options, columns=needed))
         with progress(reader, wanted=True) as advance:
-            _copy(reader, derived, selector, output, args.limit, advance)
-        if selector.unknown_connection is not None:
-            raise UsageError(selector.unknown_connection)
+            whole = _copy(reader, derived, selector, output, args.limit, advance)
+        if whole and selector.unknown is not None:
+            raise UsageError(selector.unknown)
         output.close()
     report(reader.report, filtered=selector.is_selective)
     return EXIT_DAMAGED if reader.report.damage else 0
@@ -154,24 +183,30 @@ def _copy(
     writer: FrameWriter | PacketOutput,
     limit: int | None,
     advance: Any,
-) -> None:
+    named: NameOnPipe | None = None,
+) -> bool:
+    """Write what is selected; return whether the inputs were read to their end."""
     left = limit
     for read, table in reader.tables():
         advance()
         batch = derived.add(read)
+        if named is not None and not named.found_by(batch, selector):
+            continue
         indexes = selector.indexes(batch)
         if left is not None:
             indexes = indexes[:left]
             left -= len(indexes)
         writer.write(batch, table, indexes)
+        writer.frames += len(indexes)
         if left is not None and left <= 0:
-            return
+            return False
+    return True
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     from dissector.errors import UsageError  # noqa: PLC0415
 
-    choose_format(args)
+    choose_format(args, tsv=args.fields is not None)
     if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
         raise UsageError("-V and -x show text: they go with neither --format nor --fields")
     if args.format != "text" or args.fields is not None:
@@ -199,6 +234,8 @@ def columns_for(args: argparse.Namespace, names: list[str] | None) -> list[str]:
 
 class FrameWriter:
     """Takes chosen frames of a batch."""
+
+    frames = 0  #: written so far
 
     def __init__(self, writer: Writer, names: list[str] | None) -> None:
         self._writer = writer
@@ -297,20 +334,26 @@ class TextWriter(FrameWriter):
 
 @contextlib.contextmanager
 def opened(
-    args: argparse.Namespace, names: list[str] | None, options: ReadOptions, numbering: ConnectionNumbers
+    args: argparse.Namespace,
+    names: list[str] | None,
+    options: ReadOptions,
+    numbering: ConnectionNumbers,
+    *,
+    live: bool = False,
 ) -> Iterator[FrameWriter]:
-    """Open the output and close it properly, or not at all."""
+    """Open the output and close it properly, or not at all. Rows of ``live`` inputs are shown at once."""
     from dissector.frames.stored_rows import marked  # noqa: PLC0415
     from dissector.frames.writers import destination, open_writer  # noqa: PLC0415
     from dissector.terminal.pager import paged  # noqa: PLC0415
 
     for_people = args.format in ("text", "json")
     to_stdout = args.output in (None, "-")
-    wanted = to_stdout and for_people and not args.no_pager
+    wanted = to_stdout and for_people and not args.no_pager and not live
     form = list_form(args, paged=wanted) if args.format == "text" and names is None else None
     listed = form is not None and not args.tree and not args.wrap
     target = paged(wanted=wanted, sideways=listed) if to_stdout else destination(args.output)
-    with target as stream:
+    with target as opened_stream:
+        stream = prompt(opened_stream, wanted=live)
         if form is not None:
             writer: FrameWriter = TextWriter(stream, args, options, numbering, form)
         else:
@@ -337,7 +380,7 @@ def schema(names: list[str] | None) -> pa.Schema:
 def report(found: ReadReport, *, filtered: bool = False) -> None:
     """Say on stderr what was lost, and why there may be nothing to see."""
     terminal = Terminal.of(sys.stderr)
-    for line in found.losses():
+    for line in found.losses() + ([] if found.frames else found.link.unread()):
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
     if not found.frames and not found.damage and not filtered:
         link = found.link
@@ -345,4 +388,6 @@ def report(found: ReadReport, *, filtered: bool = False) -> None:
             f"{link.packets:,} packets, {link.segments:,} TCP segments, {found.connections:,} connections, "
             "none of them memcached (--port N forces one)"
         )
+        other = found.others.sentence()
+        there += f"; seen instead: {other}" if other else ""
         sys.stderr.write(f"uprscope: no frames: {there if link.packets else 'no packets'}\n")

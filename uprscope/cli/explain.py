@@ -1,8 +1,8 @@
-"""``uprscope explain``: the protocol's numbers and names, the rules of ``check`` and historical bugs, looked up.
+"""``uprscope explain``: the protocol's numbers and names, the rules of ``check``, historical bugs, and uprscope itself.
 
-Arguments and output only: the answers come from :mod:`dissector.explain` and, about rules and bugs, from
-:mod:`analysis.check.rule_help` and :mod:`analysis.check.bug_help`. The latter are imported only when a rule or a bug is
-asked for: the analysis takes longer to load than a question about the protocol takes to answer.
+Arguments and output only: the answers come from :mod:`dissector.explain` and, about rules, bugs and uprscope, from
+:mod:`analysis.check.rule_help`, :mod:`analysis.check.bug_help`, :mod:`uprscope.cli.explain_pages`. These are imported
+only when they are asked: the analysis takes longer to load than a question about the protocol takes to answer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from dissector.terminal.style import Terminal
+from uprscope.pages import page_of
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +26,7 @@ _GROUP = re.compile(r"[A-Za-z]{3}\Z")
 _BUG = re.compile(r"MB[-_]?[0-9]{4,6}\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{4,6}\Z")
 _ALL = {"rule": "rules", "rules": "rules", "bug": "bugs", "bugs": "bugs"}
-_RULES, _BUGS = "rules", "bugs"
+_RULES, _BUGS, _PAGES = "rules", "bugs", "pages"
 
 _EXAMPLES = """\
 examples:
@@ -36,6 +37,8 @@ examples:
   uprscope explain errata                 everything of a sort
   uprscope explain SEQ-01 SNP             a rule of check, a group; rules: all
   uprscope explain MB-16042               a historical bug; bugs: all
+  uprscope explain columns                uprscope itself: columns, filters,
+                                          findings, exit-status, ...
   uprscope explain --json snapshot-marker | jq '.[0].answers[0].request'
 """
 
@@ -47,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "thing",
         nargs="*",
         metavar="THING",
-        help="a name or number, such as mutation, 0x57, E-22, SEQ-01 or MB-16042; left out: what can be asked",
+        help="a name or number, such as mutation, 0x57, E-22, SEQ-01 or columns; left out: what can be asked",
     )
     parser.add_argument("--json", action="store_true", help="write the answers as JSON")
 
@@ -71,7 +74,9 @@ def run(args: argparse.Namespace) -> int:
         json.dump(found, sys.stdout, indent=2)
         sys.stdout.write("\n")
     elif not args.thing:
-        sys.stdout.write(as_text.overview(terminal))
+        from uprscope.cli import explain_pages  # noqa: PLC0415
+
+        sys.stdout.write(f"{as_text.overview(terminal)}\n{explain_pages.listing(terminal)}")
     else:
         sys.stdout.write(answers(args.thing, terminal))
     return 0
@@ -91,7 +96,11 @@ def answers(things: Sequence[str], terminal: Terminal) -> str:
 
 
 def _help_of(sort: str) -> ModuleType:
-    """Return the module that answers about rules, or about bugs."""
+    """Return the module that answers about rules, about bugs, or about the product itself."""
+    if sort == _PAGES:
+        from uprscope.cli import explain_pages  # noqa: PLC0415
+
+        return explain_pages
     from analysis.check import bug_help, rule_help  # noqa: PLC0415 - brings the analysis along
 
     return rule_help if sort == _RULES else bug_help
@@ -102,6 +111,8 @@ def _questions(words: Sequence[str]) -> Iterator[tuple[list[str], str]]:
     plain: list[str] = []
     for at, word in enumerate(words):
         found = _rule_or_bug(word)
+        if found is not None and found[1] == _PAGES and _begins_a_name(words[at:]):
+            found = None
         if found is None:
             plain.append(word)
             continue
@@ -117,11 +128,20 @@ def _questions(words: Sequence[str]) -> Iterator[tuple[list[str], str]]:
         yield plain, ""
 
 
+def _begins_a_name(words: Sequence[str]) -> bool:
+    """Tell whether the first words are one name of the protocol together: connections between servers."""
+    from dissector.explain import lookup  # noqa: PLC0415
+
+    return lookup.begins_a_name(words)
+
+
 def _rule_or_bug(word: str) -> tuple[str, str] | None:
-    """Return the rule, group or bug that a word names, with its sort; None: it names none."""
+    """Return the rule, group, bug or page that a word names, with its sort; None: it names none."""
     found = _RULE.match(word)
     if found:
         return found[1], _RULES
+    if page_of(word) is not None:
+        return word, _PAGES
     if word.lower() in _ALL:
         return _ALL[word.lower()], _ALL[word.lower()]
     if _BUG.match(word):

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dissector.errors import UsageError
 from uprscope.cli.input_options import positive
+from uprscope.cli.output_options import counted, known_ending, tell_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,8 +141,23 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         # The truth appears last: where it is there, its capture is complete.
         truth = _opened(stack, args.truth) if args.truth is not None else None
-        job.write(_opener(stack, args, job.medium), truth)
+        counts = job.write(_opener(stack, args, job.medium), truth)
+    _tell(args, counts)
     return 0
+
+
+def _tell(args: argparse.Namespace, counts: list[int]) -> None:
+    """Say what was written; several files are named by the first one."""
+    from dissector.generate.capture_files import rotated_name  # noqa: PLC0415
+
+    packets = counted(sum(counts), "packet")
+    if args.rotate is None:
+        tell_written(args.output, packets)
+    else:
+        more = f" in {counted(len(counts), 'file')}" if len(counts) > 1 else ""
+        tell_written(rotated_name(args.output, 1), f"{packets}{more}")
+    if args.truth is not None:
+        tell_written(args.truth, "what was sent, and what is wrong with it")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -157,6 +173,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("several files cannot go to standard output: leave --rotate out, or name a file")
     if args.truth is not None and _same(args.truth, args.output):
         raise UsageError("the capture and its truth cannot go to the same place")
+    known_ending(args.truth, "--truth", ("json",))
 
 
 def _same(first: str, second: str) -> bool:
@@ -236,15 +253,17 @@ class _Job:
     impairments: Impairments
     size: Size
 
-    def write(self, opener: Callable[[int], IO[bytes]], truth: IO[bytes] | None) -> None:
+    def write(self, opener: Callable[[int], IO[bytes]], truth: IO[bytes] | None) -> list[int]:
+        """Write the capture, and its truth if that is wanted; return how many packets each file has."""
         from dissector.generate import bulk  # noqa: PLC0415
         from dissector.generate.truth import dump  # noqa: PLC0415
 
-        facts = (
+        counts, facts = (
             self._bulk(opener) if self.args.scenario == bulk.NAME else self._scenario(opener, wanted=truth is not None)
         )
         if truth is not None:
             dump(facts, truth)
+        return counts
 
     def _facts(self, name: str, title: str, counts: list[int]) -> dict[str, Any]:
         from dissector.generate.capture_files import rotated_name  # noqa: PLC0415
@@ -263,7 +282,7 @@ class _Job:
             "troubles": self.impairments.facts(),
         }
 
-    def _scenario(self, opener: Callable[[int], IO[bytes]], *, wanted: bool) -> dict[str, Any]:
+    def _scenario(self, opener: Callable[[int], IO[bytes]], *, wanted: bool) -> tuple[list[int], dict[str, Any]]:
         from dissector.generate import recipe, scenarios, to_capture, truth  # noqa: PLC0415
 
         args = self.args
@@ -280,13 +299,13 @@ class _Job:
             made.conversations, opener, seed=args.seed, medium=self.medium, impairments=self.impairments, rate=args.rate
         )
         if not wanted:
-            return {}
+            return written.files, {}
         facts = self._facts(scenario.name, scenario.title, written.files)
         facts |= {"dialect": scenario.dialect, "era": scenario.era}
         facts["excuses"] = [{"rule": rule, "because": because} for rule, because in scenario.excuses]
-        return facts | truth.tell(made, written)
+        return written.files, facts | truth.tell(made, written)
 
-    def _bulk(self, opener: Callable[[int], IO[bytes]]) -> dict[str, Any]:
+    def _bulk(self, opener: Callable[[int], IO[bytes]]) -> tuple[list[int], dict[str, Any]]:
         from dissector.generate import bulk, to_capture  # noqa: PLC0415
         from dissector.generate.truth import connection_facts  # noqa: PLC0415
         from dissector.terminal.progress import progress  # noqa: PLC0415
@@ -304,7 +323,7 @@ class _Job:
             {**connection_facts(index, conversation), **told}
             for index, (conversation, told) in enumerate(zip(run.bulk.conversations, run.bulk.facts(), strict=True))
         ]
-        return facts
+        return run.files, facts
 
 
 def command_line(args: argparse.Namespace) -> str:

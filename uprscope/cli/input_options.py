@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 EXIT_DAMAGED = 3
 
 
-def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """Declare captures, which may be ``optional``, and how to read them."""
+def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> argparse._ArgumentGroup:
+    """Declare captures, which may be ``optional``, and how to read them; return the group of the latter."""
     positional = parser.add_argument(
         "captures",
         nargs="*" if optional else "+",
@@ -62,6 +62,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = F
             metavar="N",
             help=f"default: {field.default:,}",
         )
+    return reading
 
 
 class _Captures(argparse.Action):

@@ -27,6 +27,7 @@ def refuse_other_output(args: argparse.Namespace) -> None:
         ("--fields", args.fields),
         ("-V", args.tree),
         ("-x", args.hex),
+        ("--growing", args.growing),
     )
     for name, given in others:
         if given:
@@ -55,6 +56,7 @@ class PacketOutput:
         self._name, self._inputs, self._options = name, inputs, options
         self._form = capture_form(name)
         self._frames = ChosenFrames(inputs)
+        self.frames = 0  #: chosen so far
 
     @property
     def columns(self) -> frozenset[str]:
@@ -75,9 +77,9 @@ class PacketOutput:
         from uprscope.cli.check import watching  # noqa: PLC0415
         from uprscope.cli.slice import tell  # noqa: PLC0415
 
-        if not self._frames.count:
+        if not self.frames:
             raise UsageError("-w: no frame is chosen: there is nothing to write")
         choice = self._frames.choice("the frames that were asked for, and the set-up")
         with watching() as watch, destination(self._name) as stream:
             made, _ = write_packets(self._inputs, self._options, choice, stream, form=self._form, watch=watch)
-        tell(made)
+        tell(self._name, made)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from analysis import plots
 from dissector.errors import UsageError
+from uprscope.cli.connection_option import add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+from uprscope.cli.output_options import tell_written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +41,7 @@ examples:
   uprscope plot frames.parquet heatmap -o heatmap.pdf
 
 A capture may be a Parquet file that uprscope dissect --format parquet has
-written. The same capture gives the same bytes. Needs matplotlib:
-pip install 'uprscope[report]'.
+written. The same capture gives the same bytes. Needs matplotlib.
 exit status: 0 done, 2 unusable input or usage, or nothing to draw, 3 the input
 was damaged, and the picture shows what is left."""
 
@@ -51,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_arguments(parser)
     parser.add_argument("kind", choices=plots.NAMES, metavar="KIND", help="what to draw: see below")
     shown = parser.add_argument_group("what to show")
-    shown.add_argument("--connection", metavar="C", help="this connection only: its number or its id")
-    shown.add_argument("--vbucket", type=_vbucket, metavar="N", help="this vbucket only")
+    add_connection_argument(shown, "only this connection")
+    shown.add_argument("--vbucket", type=_vbucket, metavar="N", help="only this vbucket")
     shown.add_argument("--time", metavar="A-B", help="from so many seconds on to so many, since the first frame: 0-2.5")
     shown.add_argument("--frames", metavar="A-B", help="ladder: from this frame to that one (default: the first 40)")
     shown.add_argument("--finding", metavar="ID", help="ladder: around this finding of uprscope check")
@@ -87,7 +88,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("a picture is not for terminals: give a file with -o, or a pipe")
     theme.require_matplotlib()
     with contextlib.ExitStack() as stack:
-        source = source_of(args.captures, options_of(args), stack, twice=ladder)
+        options = options_of(args)
+        source = source_of(args.captures, options, stack, twice=ladder or needs_names(args))
+        args.connection = chosen_connection(args, source.inputs, options)
         figures = _figures(args, source, ladder=ladder)
         colours = theme.DARK if args.dark else theme.LIGHT
         context = FigureContext(colours, figures.names, _short_names(source.names), figures.findings, figures.start_ns)
@@ -100,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
                 figure = plot.draw(context)
             with destination(args.output) as stream:
                 theme.save(figure, stream, form)
+    tell_written(args.output, f"{args.kind} of {_short_names(source.names)}")
     report(figures.report)
     return EXIT_DAMAGED if figures.report.damage else 0
 

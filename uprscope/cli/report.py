@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from dissector import __version__
 from dissector.errors import UsageError
+from dissector.extras import install_command
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+from uprscope.cli.output_options import counted, known_ending, tell_written
 
 if TYPE_CHECKING:
     from analysis.check.findings import Finding
@@ -30,8 +32,7 @@ examples:
 
 The page is one file: it fetches nothing, its script is only there for sorting,
 filtering and zooming, and what a capture contains is shown, never run. The same
-input gives the same bytes. Needs Jinja2, and matplotlib for pictures:
-pip install 'uprscope[report]'.
+input gives the same bytes. Needs Jinja2, and matplotlib for pictures.
 exit status: 0 done, whatever was found; 2 unusable input or usage; 3 the input
 was damaged, and the page tells of what is left."""
 
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("give captures, or --archive with a directory, not both (try uprscope report --help)")
     if args.output == "-" and sys.stdout.isatty():
         raise UsageError("a page is not for terminals: give a file with -o, or a pipe")
+    known_ending(args.output, "-o", ("html", "htm"))
     _require(pictures=not args.no_pictures)
     from analysis.report.page import page  # noqa: PLC0415 - needs Jinja2
 
@@ -79,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
         html = page(data, _provenance(args), drawn=not args.no_pictures)
         with destination(args.output) as stream:
             stream.write(html.encode("utf-8", "backslashreplace"))
+    there = counted(data.inspection.frames, "frame")
+    tell_written(args.output, f"{there}, {counted(len(data.inspection.findings), 'finding')}")
     report(data.inspection.report)
     return EXIT_DAMAGED if data.inspection.report.damage else 0
 
@@ -86,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
 def _require(*, pictures: bool) -> None:
     """Raise UsageError if a package of the extra ``report`` is not installed."""
     if importlib.util.find_spec("jinja2") is None:
-        raise UsageError("a report needs Jinja2, which is not here: pip install 'uprscope[report]'")
+        hint = install_command("jinja2", *(["matplotlib"] if pictures else []))
+        raise UsageError(f"a report needs Jinja2, which is not here: {hint}")
     if pictures:
         from analysis.plots import theme  # noqa: PLC0415
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dissector.errors import UsageError
 from dissector.terminal.style import Terminal, one_line, safe_text
 from uprscope.cli.check import found, watching
+from uprscope.cli.connection_option import add_connection_argument, chosen_connection
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+from uprscope.cli.output_options import STANDARD_OUTPUT, counted
 
 if TYPE_CHECKING:
     import argparse
@@ -41,8 +45,8 @@ the frames that prove it. If a check of these does not show the finding again,
 because bytes are missing in between, more of the connection is kept until it
 does; stderr says what it was. Packets have comments in pcapng, and check gives
 the finding the same name.
-Log-ins are blanked, their lengths are kept. docs/sharing.md says what else is
-in a capture.
+Log-ins are blanked, their lengths are kept. uprscope explain sharing says what
+else is in a capture.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged."""
 
 
@@ -52,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_arguments(parser)
     chosen = parser.add_argument_group("which packets")
     chosen.add_argument("--finding", metavar="ID", help="those that show the finding, as uprscope check names it")
-    chosen.add_argument("--connection", metavar="C", help="of this connection: its number in listings, or its id")
-    chosen.add_argument("--filter", metavar="EXPR", help="of frames for which this holds (docs/filters.md)")
+    add_connection_argument(chosen, "of this connection")
+    chosen.add_argument("--filter", metavar="EXPR", help="of frames for which this holds (uprscope explain filters)")
     chosen.add_argument("--frames", metavar="N-M,...", help="of frames with these numbers, as in 10-20,33 or 40-")
     chosen.add_argument(
         "--time",
@@ -85,8 +89,9 @@ def run(args: argparse.Namespace) -> int:
         inputs = inputs if args.separate else order_by_time(inputs)
         choice = None
         if criteria is not None:
+            connection = chosen_connection(args, inputs, options)
             with watching() as watch:
-                choice = choose(inputs, options, criteria, watch)
+                choice = choose(inputs, options, criteria(connection=connection), watch)
         if wanted is not None:
             made, read = _write_finding(args, inputs, options, wanted, choice, form)
         elif choice is not None:
@@ -95,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
                 if not made.packets and not args.all:
                     raise UsageError("no packet is chosen: there is nothing to write")
     report(read)
-    tell(made, wanted)
+    tell(args.output, made, wanted)
     return EXIT_DAMAGED if read.damage else 0
 
 
@@ -109,8 +114,8 @@ def capture_form(name: str) -> str:
     return FORMS[-1] if nameless else form_of(name)
 
 
-def _criteria(args: argparse.Namespace) -> Criteria | None:
-    """Return what chooses frames; None: nothing but a finding does."""
+def _criteria(args: argparse.Namespace) -> partial[Criteria] | None:
+    """Return what chooses frames, without the connection; None: nothing but a finding does."""
     from analysis.slice.criteria import Criteria, read_frames, read_times  # noqa: PLC0415
     from dissector.filters import parse  # noqa: PLC0415
 
@@ -122,9 +127,9 @@ def _criteria(args: argparse.Namespace) -> Criteria | None:
         if args.finding is None:
             raise UsageError("which packets? Give --finding, --connection, --filter, --frames, --time, or --all")
         return None
-    return Criteria(
+    return partial(
+        Criteria,
         chosen=parse(args.filter) if args.filter is not None else None,
-        connection=args.connection,
         frames=read_frames(args.frames) if args.frames is not None else None,
         times=read_times(args.time) if args.time is not None else (None, None),
     )
@@ -139,6 +144,8 @@ def _write_finding(
     form: str,
 ) -> tuple[SliceResult, ReadReport]:
     """Find the finding, and write what shows it; return the report of the search, too."""
+    from dissector.pseudonyms.permutation import without_addresses  # noqa: PLC0415
+
     from analysis.check.inspection import inspect  # noqa: PLC0415
     from analysis.check.selection import Selection  # noqa: PLC0415
     from analysis.slice.packets_needed import packets_needed  # noqa: PLC0415
@@ -146,11 +153,12 @@ def _write_finding(
     from dissector.frames.writers import destination  # noqa: PLC0415
 
     name, rule = wanted
+    same_ids = replace(options, pseudonyms=without_addresses(options.pseudonyms))
     with watching() as watch:
         chosen = Selection(only=frozenset((name,)))
-        inspection = inspect(inputs, (rule,), options, selection=chosen, watch=watch)
+        inspection = inspect(inputs, (rule,), same_ids, selection=chosen, watch=watch)
     if not inspection.findings:
-        raise UsageError(f"--finding {name}: not found ({_hint(inputs, options, rule)})")
+        raise UsageError(f"--finding {name}: not found ({_hint(inputs, same_ids, rule)})")
     finding = inspection.findings[0]
     needs = packets_needed(inputs, options, finding)
     with destination(args.output) as stream:
@@ -180,11 +188,13 @@ def _hint(inputs: list[Input], options: ReadOptions, rule: Rule) -> str:
     return f"of {rule.id} there is {', '.join(others)}" if others else f"nothing breaks {rule.id} here"
 
 
-def tell(made: SliceResult, wanted: tuple[str, Rule] | None = None) -> None:
+def tell(target: str, made: SliceResult, wanted: tuple[str, Rule] | None = None) -> None:
     """Say on stderr what was written."""
     terminal = Terminal.of(sys.stderr)
     about = f" for {wanted[0]}" if wanted is not None else ""
-    sys.stderr.write(f"uprscope: {one_line(f'{made.packets:,} packets{about}: {made.what}')}\n")
+    wrote = "" if target == STANDARD_OUTPUT else f"wrote {safe_text(target)}: "
+    line = f"{wrote}{counted(made.packets, 'packet')}{about}: {made.what}"
+    sys.stderr.write(f"uprscope: {one_line(line)}\n")
     for line in made.counts.sentences():
         sys.stderr.write(f"uprscope: {line}\n")
     if wanted is not None and not made.shown:

@@ -65,8 +65,10 @@ _RELIEF = 0.75  #: once there are more, connections give up until this part of t
 class FlowControl:
     """The flow control of all connections."""
 
-    def __init__(self, clock: CaptureClock) -> None:
+    def __init__(self, clock: CaptureClock, *, prompt: bool = False) -> None:
+        """Begin; ``prompt``: rows are handed over with every batch, however few there are."""
         self._clock = clock
+        self._prompt = prompt
         self._tables = FlowTables()
         self._flows: dict[int, ConnectionFlow] = {}
         self._kept: dict[int, list[tuple[int, Loss]]] = {}  #: of connections without a flow: side and loss
@@ -108,7 +110,7 @@ class FlowControl:
                 self._start_flows(frames, facts, np.flatnonzero(mask), active=active)
         self._gather(frames, facts, counted, ack, noop)
         least, most = _ROWS_AT_ONCE
-        if self._gathered_rows >= min(max(least, _ROWS_PER_CONNECTION * len(self._flows)), most):
+        if self._prompt or self._gathered_rows >= min(max(least, _ROWS_PER_CONNECTION * len(self._flows)), most):
             self._hand_over()
 
     def finish(self) -> None:

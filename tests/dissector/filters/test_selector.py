@@ -113,7 +113,7 @@ def test_a_connection_by_number_and_by_id(data: st.DataObject, cuts: list[int]) 
     for name in (str(number), wanted, wanted.upper()):
         selector = FrameSelector(None, name, None)
         assert chosen(selector, split(cuts)) == expected
-        assert selector.unknown_connection is None
+        assert selector.unknown is None
 
 
 @given(CUTS)
@@ -144,7 +144,19 @@ def test_what_is_neither_a_number_nor_an_id(follow: str) -> None:
 def test_a_connection_that_never_comes_up_is_said(follow: str) -> None:
     selector = FrameSelector(None, follow, None)
     assert chosen(selector, split([5])) == []
-    assert selector.unknown_connection == f"--follow {follow}: no such connection (connections are 1 to {len(ids())})"
+    assert selector.unknown == f"no connection {follow} (connections are 1 to {len(ids())})"
+
+
+def test_a_vbucket_that_never_comes_up_is_said() -> None:
+    """HELLO and its like have a vbucket of 0 in the header: they are about none."""
+    selector = FrameSelector(None, None, 9999)
+    assert chosen(selector, split([5])) == []
+    assert selector.unknown is not None
+    assert selector.unknown.startswith("no vbucket 9999 (vbuckets are 0 to ")
+    hello = next(at for at, row in enumerate(rows()) if row["opcode"] == 0x1F and not row["response"])
+    selector = FrameSelector(None, None, 0)
+    assert chosen(selector, split([hello, hello + 1])[1:2]) == []
+    assert selector.unknown == "no vbucket 0 (no frame has a vbucket)"
 
 
 def test_narrow_is_what_may_leave_frames_out() -> None:

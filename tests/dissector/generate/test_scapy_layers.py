@@ -706,7 +706,7 @@ def test_without_scapy_it_says_what_to_install() -> None:
     program = "import sys; sys.modules['scapy'] = None; import dissector.generate.scapy_layers"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode == 1
-    assert run.stderr.endswith("dissector.generate.scapy_layers needs scapy: pip install 'uprscope[generate]'\n")
+    assert run.stderr.endswith("dissector.generate.scapy_layers needs scapy: pip install 'scapy>=2.6'\n")
 
 
 def test_the_module_knows_scapy_alone() -> None:

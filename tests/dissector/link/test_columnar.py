@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dissector.capture.packet_block import PacketBlock
     from dissector.link.segment_block import SegmentBlock
 
-LINKTYPES = [0, 1, 9, 12, 14, 50, 101, 105, 108, 113, 127, 228, 229, 276]
+LINKTYPES = [0, 1, 9, 12, 14, 50, 101, 104, 105, 108, 113, 127, 228, 229, 239, 258, 276]
 
 
 def _pieces() -> list[tuple[int, bytes]]:
@@ -156,6 +156,21 @@ def test_an_unsupported_link_type_is_named() -> None:
         "unsupported-linktype-105": 2,
         "unsupported-linktype-127": 1,
     }
+
+
+def test_what_may_have_had_tcp_is_said_in_sentences() -> None:
+    names = ("macsec", "esp", "gre version 1", "nine tunnels", "arp", "udp")
+    made = [Packet(linktype, data) for linktype, data, _ in map(FOREIGN.__getitem__, names)]
+    made += [Packet(105, b"x"), Packet(147, b"y"), Packet(105, b"z"), Packet(RAW, b"\x45")]
+    _, counts = both([make_block(made)])
+    assert counts.unread() == [
+        "3 packets of link types that are not read: 105 (802.11), 147",
+        "1 packet in tunnels that are not read",
+        "2 packets encrypted (IPsec, MACsec or DTLS)",
+        "1 packet with more headers inside one another than are followed",
+        "1 packet cut before the end of the TCP header: a larger snap length is needed",
+    ]
+    assert both([make_block([Packet(*KINDS["raw"])])])[1].unread() == []
 
 
 def test_counts_of_captures_add_up() -> None:

@@ -6,6 +6,7 @@ take their packets and their way to make a block from here.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,7 @@ def ether(**fields: Any) -> Any:
 
 
 ETHERNET, SLL, SLL2, NULL, LOOP, RAW, PPP_LINK, HDLC_LINK = 1, 113, 276, 0, 108, 101, 9, 50
+C_HDLC, NFLOG, PKTAP = 104, 239, 258
 OUTER: dict[str, Any] = {"src": "192.0.2.1", "dst": "192.0.2.2"}
 TCP_OPTIONS = [("NOP", None), ("NOP", None), ("Timestamp", (1, 2))]
 
@@ -173,6 +175,46 @@ def nested(levels: int) -> bytes:
     for _ in range(levels):
         packet = bytes(IP(**OUTER, proto=4) / Raw(packet))
     return packet
+
+
+SNAP = b"\xaa\xaa\x03\0\0\0"
+MACS = bytes.fromhex("020000000002 020000000001")
+
+
+def typed(*types_and_bytes: int | bytes) -> bytes:
+    """Ethernet with EtherTypes, and what follows each."""
+    return MACS + b"".join(each if isinstance(each, bytes) else struct.pack(">H", each) for each in types_and_bytes)
+
+
+def in_802_3(llc: bytes) -> bytes:
+    return typed(len(llc), llc)
+
+
+def nflog(family: int, *attributes: tuple[int, bytes], order: str = "<") -> bytes:
+    """A netfilter log: each attribute's length counts its head, but not the padding to four bytes."""
+    data = bytes([family, 0, 0, 5])
+    for kind, value in attributes:
+        data += struct.pack(f"{order}HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+    return data
+
+
+def pktap(linktype: int, data: bytes, *, kind: int = 1, size: int = 108) -> bytes:
+    """Apple's header: its length, the type of the record, the link type, and much more that nobody needs here."""
+    return struct.pack("<III", size, kind, linktype).ljust(size, b"\0") + data
+
+
+def erspan_iii(frame: bytes, *, kind: int = 0, more: bool = False) -> bytes:
+    """ERSPAN of type III: version 2 and VLAN, session, time, group, then kind of frame and whether more follows."""
+    header = struct.pack(">HHIHH", 0x2005, 1, 0, 0, kind << 10 | more)
+    return header + (b"\x0c" + bytes(7) if more else b"") + frame
+
+
+def mirrored(gre: Any, data: bytes) -> bytes:
+    return bytes(IP(**OUTER) / gre / Raw(data))
+
+
+LOG_HEADER = (1, b"\x08\0\3\0")  # EtherType and hook
+LOG_PREFIX = (10, b"in\0")
 
 
 # Names that start with "6" carry IPv6 inside.
@@ -254,21 +296,101 @@ KINDS: dict[str, tuple[int, bytes]] = {
         RAW,
         bytes(v6() / UDP(sport=5, dport=4789) / VXLAN(vni=7) / ether() / Dot1Q() / v6() / tcp()),
     ),
-    "geneve": (RAW, bytes(IP(**OUTER) / UDP(dport=6081) / GENEVE(proto=0x6558, vni=7) / ether() / v4() / tcp())),
+    "geneve": (
+        RAW,
+        bytes(IP(**OUTER) / UDP(sport=50000, dport=6081) / GENEVE(proto=0x6558, vni=7) / ether() / v4() / tcp()),
+    ),
     "6 geneve, options, no ethernet": (
         RAW,
         # scapy fills in no option length by itself: 2 words
-        bytes(IP(**OUTER) / UDP(dport=6081) / Raw(b"\x02\0\x86\xdd\0\0\7\0" + bytes(8)) / v6() / tcp()),
+        bytes(IP(**OUTER) / UDP(sport=50000, dport=6081) / Raw(b"\x02\0\x86\xdd\0\0\7\0" + bytes(8)) / v6() / tcp()),
     ),
     "ip in ip": (ETHERNET, bytes(ether() / IP(**OUTER) / v4() / tcp())),
     "6 in ip": (ETHERNET, bytes(ether() / IP(**OUTER) / v6() / tcp())),
     "ip in ipv6": (RAW, bytes(v6() / v4() / tcp())),
     "eight tunnels": (RAW, nested(8)),
+    "802.3, snap": (ETHERNET, in_802_3(SNAP + b"\x08\0" + bytes(v4() / tcp()))),
+    "6 802.3, snap of 802.1h": (ETHERNET, in_802_3(b"\xaa\xaa\3\0\0\xf8\x86\xdd" + bytes(v6() / tcp()))),
+    "802.3, llc of ip": (ETHERNET, in_802_3(b"\6\6\3" + bytes(v4() / tcp()))),
+    "802.3, snap, vlan": (ETHERNET, in_802_3(SNAP + b"\x81\0\0\5\x08\0" + bytes(v4() / tcp()))),
+    "length in vlan, snap": (ETHERNET, typed(0x8100, 5, 96, SNAP, 0x800, bytes(v4() / tcp()))),
+    "length in qinq, snap": (ETHERNET, typed(0x88A8, 9, 0x8100, 5, 96, SNAP, 0x800, bytes(v4() / tcp()))),
+    "large llc": (ETHERNET, typed(0x8870, SNAP, 0x800, bytes(v4() / tcp()))),
+    "802.2 in sll": (SLL, bytes(CookedLinux(proto=4)) + SNAP + b"\x08\0" + bytes(v4() / tcp())),
+    "vn-tag": (ETHERNET, typed(0x8926, b"\x80\1\0\2", 0x800, bytes(v4() / tcp()))),
+    "6 vn-tag, vlan": (ETHERNET, typed(0x8926, b"\0\1\x80\2", 0x8100, 5, 0x86DD, bytes(v6() / tcp()))),
+    "e-tag": (ETHERNET, typed(0x893F, b"\0\7\0\x64\0\0", 0x800, bytes(v4() / tcp()))),
+    "6 e-tag, qinq": (
+        ETHERNET,
+        typed(0x893F, b"\0\7\0\x64\0\0", 0x88A8, 9, 0x8100, 5, 0x86DD, bytes(v6() / tcp())),
+    ),
+    "cisco metadata in vlan": (ETHERNET, typed(0x8100, 5, 0x8909, b"\1\1\0\1\0\x11", 0x800, bytes(v4() / tcp()))),
+    "macsec, not encrypted": (ETHERNET, typed(0x88E5, b"\0\0\0\0\0\1", 0x800, bytes(v4() / tcp()), bytes(16))),
+    "6 macsec with sci, not encrypted": (
+        ETHERNET,
+        typed(0x88E5, b"\x20\0\0\0\0\1" + MACS[:6] + b"\0\1", 0x86DD, bytes(v6() / tcp()), bytes(16)),
+    ),
+    "cisco hdlc link": (C_HDLC, b"\x0f\0\x08\0" + bytes(v4() / tcp())),
+    "6 cisco hdlc link": (C_HDLC, b"\x8f\0\x86\xdd" + bytes(v6() / tcp())),
+    "cisco hdlc link, mpls": (C_HDLC, b"\x0f\0\x88\x47" + bytes(MPLS(label=17, s=1) / v4() / tcp())),
+    "nflog": (NFLOG, nflog(2, LOG_HEADER, LOG_PREFIX, (9, bytes(v4() / tcp())))),
+    "nflog, big-endian": (NFLOG, nflog(2, LOG_HEADER, LOG_PREFIX, (9, bytes(v4() / tcp())), order=">")),
+    "6 nflog, payload first": (NFLOG, nflog(10, (9, bytes(v6() / tcp())), LOG_PREFIX)),
+    "6 nflog of a bridge": (NFLOG, nflog(7, (1, b"\x86\xdd\3\0"), (9, bytes(v6() / tcp())))),
+    "pktap": (PKTAP, pktap(ETHERNET, bytes(ether() / v4() / tcp()))),
+    "6 pktap, loopback": (PKTAP, pktap(NULL, b"\x1e\0\0\0" + bytes(v6() / tcp()), size=156)),
+    "gre over udp": (RAW, bytes(IP(**OUTER) / UDP(sport=50000, dport=4754) / GRE() / v4() / tcp())),
+    "6 gre over udp, key, bridged": (
+        ETHERNET,
+        bytes(
+            ether() / v6() / UDP(sport=50000, dport=4754) / GRE(key_present=1, proto=0x6558) / ether() / v6() / tcp()
+        ),
+    ),
+    "linux vxlan": (RAW, bytes(IP(**OUTER) / UDP(sport=50000, dport=8472) / VXLAN(vni=7) / ether() / v4() / tcp())),
+    "erspan": (RAW, bytes(IP(**OUTER) / GRE(proto=0x88BE) / ether() / v4() / tcp())),
+    "6 erspan ii": (
+        RAW,
+        bytes(IP(**OUTER) / GRE(proto=0x88BE, seqnum_present=1) / Raw(b"\x10\5" + bytes(6)) / ether() / v6() / tcp()),
+    ),
+    "erspan iii": (
+        RAW,
+        mirrored(GRE(proto=0x22EB, seqnum_present=1), erspan_iii(bytes(ether() / Dot1Q() / v4() / tcp()))),
+    ),
+    "erspan iii, platform": (RAW, mirrored(GRE(proto=0x22EB), erspan_iii(bytes(ether() / v4() / tcp()), more=True))),
+    "erspan iii of ip": (RAW, mirrored(GRE(proto=0x22EB), erspan_iii(bytes(v4() / tcp()), kind=2))),
 }
 
 FOREIGN: dict[str, tuple[int, bytes, Reason]] = {
     "arp": (ETHERNET, bytes(ether(type=0x806) / Raw(bytes(28))), Reason.NOT_IP),
     "802.3": (ETHERNET, bytes(ether(type=40) / Raw(bytes(40))), Reason.NOT_IP),
+    "802.3, spanning tree": (ETHERNET, in_802_3(b"\x42\x42\3" + bytes(43)), Reason.NOT_IP),
+    "802.3, cisco discovery": (ETHERNET, in_802_3(b"\xaa\xaa\3\0\0\x0c\x20\0" + bytes(40)), Reason.NOT_IP),
+    "802.3 of nothing": (ETHERNET, in_802_3(b""), Reason.NOT_IP),
+    "neither length nor type": (ETHERNET, typed(1501, SNAP, 0x800, bytes(v4() / tcp())), Reason.NOT_IP),
+    "sll, 802.3 of novell": (SLL, bytes(CookedLinux(proto=1)) + b"\xff\xff" + bytes(40), Reason.NOT_IP),
+    "nflog, no packet": (NFLOG, nflog(2, LOG_HEADER, LOG_PREFIX), Reason.NOT_IP),
+    "nflog, nothing": (NFLOG, nflog(2), Reason.NOT_IP),
+    "nflog, length 0": (NFLOG, nflog(2) + bytes(400), Reason.NOT_IP),
+    "nflog, length 3": (NFLOG, nflog(2) + b"\3\0\x09\0" * 20, Reason.NOT_IP),
+    "nflog, length beyond": (NFLOG, nflog(2) + b"\xff\xff\x09\0" + bytes(40), Reason.NOT_IP),
+    "nflog, endless attributes": (NFLOG, nflog(2, *[(2, b"")] * 400, (9, bytes(v4() / tcp()))), Reason.NOT_IP),
+    "nflog, arp of a bridge": (NFLOG, nflog(7, (9, b"\0\1\x08\0" + bytes(24))), Reason.NOT_IP),
+    "nflog, version 1": (NFLOG, b"\2\1\0\0" + bytes(40), Reason.BAD_HEADER),
+    "pktap, no packet": (PKTAP, pktap(ETHERNET, bytes(ether() / v4() / tcp()), kind=0), Reason.NOT_IP),
+    "pktap in pktap": (PKTAP, pktap(PKTAP, pktap(ETHERNET, bytes(60))), Reason.BAD_HEADER),
+    "pktap, short": (PKTAP, pktap(ETHERNET, bytes(60), size=0), Reason.BAD_HEADER),
+    "cisco hdlc keep-alive": (C_HDLC, b"\x8f\0\x80\x35" + bytes(14), Reason.NOT_IP),
+    "macsec": (ETHERNET, typed(0x88E5, b"\x2c\0\0\0\0\1" + bytes(60)), Reason.ENCRYPTED),
+    "gre over udp with dtls": (RAW, bytes(v4() / UDP(dport=4755) / Raw(bytes(40))), Reason.ENCRYPTED),
+    "gre keep-alive": (RAW, bytes(v4() / GRE(proto=0)), Reason.NOT_IP),
+    "erspan iii of something else": (
+        RAW,
+        mirrored(GRE(proto=0x22EB), erspan_iii(bytes(60), kind=1)),
+        Reason.UNSUPPORTED_TUNNEL,
+    ),
+    "five different tags": (ETHERNET, typed(0x8926, bytes(4), 0x893F, bytes(6), *(0x8100, 5) * 3), Reason.TOO_DEEP),
+    "endless llc": (ETHERNET, typed(0x8870, (SNAP + b"\x88\x70") * 4000), Reason.TOO_DEEP),
+    "endless macsec": (ETHERNET, typed(0x88E5, (bytes(6) + b"\x88\xe5") * 4000), Reason.TOO_DEEP),
     "arp in vlan": (ETHERNET, bytes(ether() / Dot1Q(type=0x806) / Raw(bytes(28))), Reason.NOT_IP),
     "cooked arp": (SLL, bytes(CookedLinux(proto=0x806) / Raw(bytes(28))), Reason.NOT_IP),
     "loopback, appletalk": (NULL, b"\x10\0\0\0" + bytes(40), Reason.NOT_IP),

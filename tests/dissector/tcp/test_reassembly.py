@@ -187,15 +187,15 @@ def test_without_a_syn_the_first_byte_seen_is_offset_0() -> None:
 
 def test_a_syn_belongs_or_does_not() -> None:
     fresh = HalfConnection()
-    assert fresh.opened_by(7)
+    assert fresh.opened_by(7, 0)
     fresh.open(WRAP - 1)
     assert fresh.base == 0
-    assert fresh.opened_by(WRAP - 1)
-    assert not fresh.opened_by(0)
+    assert fresh.opened_by(WRAP - 1, 0)
+    assert not fresh.opened_by(0, 0)
     late = HalfConnection()
     late.offset_of(8)  # data before its SYN
-    assert late.opened_by(7)
-    assert not late.opened_by(8)
+    assert late.opened_by(7, 0)
+    assert not late.opened_by(8, 0)
 
 
 def test_acknowledgements_unwrap() -> None:
