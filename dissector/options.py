@@ -13,6 +13,7 @@ from dissector.tcp.ports import DEFAULT_PORTS, Ports
 
 if TYPE_CHECKING:
     from dissector.capture import Damage
+    from dissector.pseudonyms import Pseudonyms
     from dissector.spec.model import Dialect
     from dissector.tcp.connections import Connection
 
@@ -29,7 +30,8 @@ class ReadOptions:
     columns: frozenset[str] | None = None  #: make these columns only; None: all
     count_ignored: bool = False  #: count the bytes of connections of other protocols to their end, for their rows
     inspect: bool = False  #: look into documents: whether they are what their datatype says
-    redact: bool = True
+    redact: bool = True  #: withhold log-ins, keys and tokens
+    pseudonyms: Pseudonyms | None = None  #: replace user data before it becomes rows
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
     live: bool = False  #: somebody watches: of what happens now, less is waited for (tcp/patience.py)
     chunk_bytes: int | None = None  #: None: the size in ``capture.chunk_sizes`` for what is read

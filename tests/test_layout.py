@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("dissector.capture",),
     ("dissector.link",),
     ("dissector.codec",),
+    ("dissector.pseudonyms",),
     ("dissector.tcp",),
     ("dissector.options",),
     ("dissector.frames",),

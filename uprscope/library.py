@@ -81,7 +81,7 @@ def stats(captures: Captures, connection: int | str | None = None, **reading: Un
     connection  this one only: its number in listings, or its id
     reading     separate, ports, decode_as, dialect, limits: see Reading
 
-    docs/stats.md says what is counted.
+    ``uprscope explain stats`` says what is counted.
 
     >>> found = uprscope.stats("capture.pcap")
     >>> found.stalls.count, found.acks.p99_ns

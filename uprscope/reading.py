@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 from dissector.capture import expand
 from dissector.errors import UsageError
 from dissector.options import ReadOptions
+from dissector.pseudonyms.permutation import pseudonyms_of
 from dissector.spec.model import Dialect
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import AUTO, DEFAULT_PORTS, NONE, Ports
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dissector.capture import Input
+    from dissector.pseudonyms import Pseudonyms
 
     #: A file, directory or pattern, ``-`` for standard input; or several of them.
     Name = str | os.PathLike[str]
@@ -39,6 +41,9 @@ class Reading(TypedDict, total=False):
                               upr, dcp or memcached
     values: bool              keep the values of documents in the rows
     show_secrets: bool        do not withhold log-ins, keys and tokens
+    redact: "documents"       replace keys and values of documents; "names": and
+                              names of users; "addresses": and those of hosts
+    redact_key: b"..."        the same secret gives the same pseudonyms
     limits: {"connections": N, ...}   what may be held in memory; see
                               uprscope dissect --help, --max-...
     """
@@ -49,6 +54,8 @@ class Reading(TypedDict, total=False):
     dialect: str | None
     values: bool
     show_secrets: bool
+    redact: str | None
+    redact_key: bytes | None
     limits: Mapping[str, int]
 
 
@@ -84,7 +91,14 @@ def options_of(reading: Reading) -> ReadOptions:
         values=reading.get("values", False),
         redact=not reading.get("show_secrets", False),
         separate=reading.get("separate", False),
+        pseudonyms=_pseudonyms(reading.get("redact"), reading.get("redact_key")),
     )
+
+
+def _pseudonyms(level: str | None, key: bytes | None) -> Pseudonyms | None:
+    if key is not None and (level is None or not isinstance(key, bytes)):
+        raise UsageError("redact_key: expected bytes, beside redact")
+    return None if level is None else pseudonyms_of(level, key, "redact_key")
 
 
 def dialect_of(name: str) -> Dialect:

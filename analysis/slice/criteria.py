@@ -119,7 +119,8 @@ class Criteria:
             rows = rows[self._frames.hold(batch.column("frame").to_numpy()[rows])]
         first, last = self.times
         time = batch.column("time_ns").to_numpy()[rows]
-        return rows[(time >= first) & (time <= last)]
+        chosen: Longs = rows[(time >= first) & (time <= last)]
+        return chosen
 
     @property
     def times(self) -> tuple[int, int]:
@@ -151,9 +152,12 @@ def choose(
     criteria: Criteria,
     watch: Callable[[FrameReader], Callable[[], None]],
 ) -> PacketChoice:
-    """Read captures for what is chosen of them; raises UsageError where that is nothing."""
+    """Read captures for what is chosen of them; raises UsageError where that is nothing.
+
+    The criteria are held against the frames as they are, redacted or not.
+    """
     frames = ChosenFrames(inputs)
-    reader = FrameReader(inputs, replace(options, columns=COLUMNS | criteria.columns))
+    reader = FrameReader(inputs, replace(options, columns=COLUMNS | criteria.columns, pseudonyms=None))
     advance = watch(reader)
     for batch in reader:
         advance()

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dissector.capture import CaptureReader
-from dissector.link.checksums import with_payload
+from dissector.link.checksums import tcp_header_before, with_payload
 from dissector.link.columnar import ColumnarDecoder
+from dissector.link.drop_counts import Reason
+from dissector.link.reference import ReferenceDecoder
 from dissector.link.segment_block import SYN
+from dissector.pseudonyms.addresses import flow_key_of, with_addresses
 from dissector.tcp.connections import packet_ordinal
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from dissector.link.segment_block import SegmentBlock
 
 _HANDSHAKE = 3  #: packets that a connection begins with
+_FOREIGN = "packets of other protocols"
+_FRAGMENTS = "fragments of IP"
+_OTHER_HEADERS = "packets in tunnels or with headers cut off"
 
 
 class PacketWriter(Protocol):
@@ -58,13 +64,19 @@ class CopyCounts:
 
     left_out: Counter[str] = field(default_factory=Counter)  #: chosen packets that could not be copied, by the reason
     rewritten: int = 0  #: packets with other bytes
+    redacted: bool = False  #: all user data was replaced, and not log-ins alone
 
     def sentences(self) -> list[str]:
         """Say what was not copied as it was."""
-        lines = [f"{self.rewritten:,} packets with log-ins: these are blanked"] if self.rewritten else []
-        if self.left_out:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.left_out.items()))
-            lines.append(f"left out: {reasons}")
+        found = [(count, reason) for reason, count in sorted(self.left_out.items()) if count]
+        left_out = ", ".join(f"{count:,} {reason}" for count, reason in found)
+        lines = []
+        if self.redacted:
+            lines.append(f"{self.rewritten:,} packets are redacted{f'; left out: {left_out}' if left_out else ''}")
+        elif self.rewritten:
+            lines.append(f"{self.rewritten:,} packets with log-ins: these are blanked")
+        if left_out and not self.redacted:
+            lines.append(f"left out: {left_out}")
         return lines
 
 
@@ -82,7 +94,7 @@ class _Copy:
         self._owners = owners
         self._choice = choice
         self._writer = writer
-        self._counts = CopyCounts()
+        self._counts = CopyCounts(redacted=owners.pseudonyms is not None)
         self._starts: dict[int, _ConnectionStart] = {}  #: by number, of connections that are chosen in part
         self._place = 0
         numbers = {name: number for number, name in enumerate(owners.names)}
@@ -96,13 +108,16 @@ class _Copy:
             self._wholly[:] = True
         else:
             self._wholly[[numbers[name] for name in choice.connections if name in numbers]] = True
+        self._foreign = np.zeros(len(owners.names) + 1, bool)
+        if owners.pseudonyms is not None:  # what no frame was found in can't be redacted
+            self._foreign[[name not in owners.speaking for name in owners.names] + [True]] = True
 
     def run(self, inputs: Sequence[Input]) -> CopyCounts:
         """Copy what is chosen."""
         self._owners.rewind()
         end = self._choice.end
+        decoder = ColumnarDecoder()  # one for all inputs, as in the first pass: fragments may go on in the next file
         for index, each in enumerate(inputs):
-            decoder = ColumnarDecoder()
             with CaptureReader(each, index) as reader:
                 for block in reader:
                     if packet_ordinal(index, block.first_number) > end:
@@ -117,12 +132,22 @@ class _Copy:
         ordinals = segments.number + packet_ordinal(block.capture, 0)
         chosen = self._chosen(owner, ordinals, segments.time_ns)
         notes = self._beginnings(owner, segments, chosen)
+        foreign = chosen & self._foreign[owner // 2]
+        self._counts.left_out[_FOREIGN] += int(np.count_nonzero(foreign))
+        chosen &= ~foreign
         rows = segments.number - block.first_number
         picked: list[tuple[int, int]] = [(int(rows[at]), at) for at in np.flatnonzero(chosen).tolist()]
         if self._choice.others:
             without = np.ones(len(block), bool)
             without[rows] = False
             without &= self._in_time(block.time_ns)
+            if self._owners.pseudonyms is not None:
+                self._counts.left_out[_FOREIGN] += int(np.count_nonzero(without))
+                without[:] = False
+            elif self._owners.secrets:  # which may be in pieces of a datagram
+                held = [row for row in np.flatnonzero(without).tolist() if _is_fragment(block, row)]
+                self._counts.left_out[_FRAGMENTS] += len(held)
+                without[held] = False
             picked = sorted([*picked, *((row, -1) for row in np.flatnonzero(without).tolist())])
         for row, at in picked:
             if at < 0:
@@ -168,13 +193,33 @@ class _Copy:
         packet = block.packet(row)
         before = segments.payload(at)
         after = self._owners.payload(place, before)
-        if after == before:
-            return packet
         start = int(segments.payload_offset[at] - block.offset[row])
-        if segments.payload_offset[at] >= len(block.buffer):
-            self._counts.left_out["fragments of IP"] += 1
+        pseudonyms = self._owners.pseudonyms
+        reassembled = bool(segments.payload_offset[at] >= len(block.buffer))
+        if pseudonyms is None and after == before and not (reassembled and self._owners.secrets):
+            return packet
+        if reassembled:
+            self._counts.left_out[_FRAGMENTS] += 1
             return None
         self._counts.rewritten += 1
         key = segments.keys[segments.flow[at]]
         whole = bool(segments.payload_captured[at] == segments.payload_length[at])
-        return with_payload(packet, key, start, after, whole=whole)
+        if pseudonyms is not None:  # padding, and what a network card appends
+            packet = packet[: start + len(after)].ljust(len(packet), b"\0")
+        if pseudonyms is None or not pseudonyms.addresses:
+            return with_payload(packet, key, start, after, whole=whole)
+        header = tcp_header_before(packet, key, start)
+        linktype = int(block.linktype[row])
+        made = with_addresses(pseudonyms, packet, linktype, key, header) if header is not None else None
+        if made is None:
+            self._counts.left_out[_OTHER_HEADERS] += 1
+            return None
+        # The checksum is judged by the old addresses, which it does not cover elsewhere.
+        return with_payload(made, key, start, after, whole=whole, renamed=flow_key_of(pseudonyms, key))
+
+
+def _is_fragment(block: PacketBlock, row: int) -> bool:
+    """Tell whether a packet without a segment is a part of a datagram that may have had one."""
+    decoder = ReferenceDecoder()
+    decoder.segment(block.packet(row), int(block.linktype[row]), int(block.original[row]), int(block.time_ns[row]))
+    return bool(decoder.counts.dropped[Reason.FRAGMENT_HELD])

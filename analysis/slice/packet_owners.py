@@ -18,8 +18,10 @@ from analysis.slice.stream_places import Scratch, Slot, StreamPlaces
 from dissector.codec.decoder import decode
 from dissector.frames.reader import FrameReader
 from dissector.link.segment_block import RST, SYN
+from dissector.pseudonyms.permutation import without_addresses
 from dissector.spec import registry
 from dissector.spec.model import Body, Dialect
+from dissector.tcp import header_check
 from dissector.tcp.connections import Connection, Connections
 
 if TYPE_CHECKING:
@@ -49,11 +51,13 @@ class PacketOwners:
     """The owner of every TCP segment of a run, and the bytes that are to stand in its place."""
 
     def __init__(self, options: ReadOptions) -> None:
+        """Prepare to read. Connections keep their ids: addresses are replaced when packets are written."""
         self.names: list[str] = []  #: ids of connections; an owner is twice a place in here, plus the direction
         self.speaking: set[str] = set()  #: ids of connections that have frames
         self.secrets = 0  #: frames with something to blank
         self.scratch = Scratch()
-        self._options = options
+        self.pseudonyms = options.pseudonyms
+        self._options = replace(options, pseudonyms=without_addresses(options.pseudonyms))
         self._owners: IO[bytes] = tempfile.TemporaryFile(prefix="uprscope-")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> PacketOwners:
@@ -84,7 +88,8 @@ class PacketOwners:
         """Note what becomes of frames."""
         self.speaking |= set(batch.column("connection").unique().to_pylist())
         opcode = np.frombuffer(table.stream, np.uint8)[table.position + 1]
-        secret = _SECRET[opcode] & self._options.redact
+        redacted = self.pseudonyms is not None
+        secret = _SECRET[opcode] & (self._options.redact and not redacted)
         dialects = batch.column("dialect")
         ends = table.start + table.length
         owners, sides = table.connection.tolist(), table.side.tolist()
@@ -95,7 +100,7 @@ class PacketOwners:
                 if decoded.value.redacted and decoded.value.length:
                     self.secrets += 1
                     places.mark(name, side, start + decoded.value.offset, end)
-            places.replace(name, side, start, end, b"")
+            places.replace(name, side, start, end, table.data(index) if redacted else b"")
 
     def append(self, owners: array[int]) -> None:
         """Take the owners of the next segments."""
@@ -111,7 +116,9 @@ class PacketOwners:
         return np.frombuffer(self._owners.read(count * size).ljust(count * size, b"\xff"), np.int32)
 
     def payload(self, place: int, data: bytes) -> bytes:
-        """Return what is to stand in place of a payload."""
+        """Return what is to stand in place of a payload: of bytes that are in no frame zeros, where all is replaced."""
+        if self.pseudonyms is not None:
+            return self.scratch.read(place, len(data))
         mask = self.scratch.read(place, len(data))
         if not mask.strip(b"\0"):
             return data
@@ -173,6 +180,9 @@ class _OwnerReader(FrameReader):
         elif segment.data and not segment.flags & RST:
             direction = connection.directions[side]
             offset = direction.offset_of((segment.seq + bool(segment.flags & SYN)) & 0xFFFFFFFF)
+            if offset == 0 and self._found.pseudonyms is not None and segment.data[0] in header_check.MAGICS:
+                # What comes of a direction whose first frame is not whole depends on this byte, a magic.
+                self._found.scratch.write(place, segment.data[:1])
             self._streams.add(connection.id, side, Slot(offset, offset + len(segment.data), place))
 
     def _end(self, connection: Connection) -> None:

@@ -115,7 +115,7 @@ def packets_needed(inputs: Sequence[Input], options: ReadOptions, finding: Findi
     needs = PacketsNeeded({finding.connection})
     while True:
         reader = _NeededFrameReader(needs, finding, FramePackets(inputs))
-        for batch in FrameReader(inputs, dataclasses.replace(options, columns=_COLUMNS)):
+        for batch in FrameReader(inputs, dataclasses.replace(options, columns=_COLUMNS, pseudonyms=None)):
             if reader.read(batch):
                 break
         if reader.others <= needs.connections:

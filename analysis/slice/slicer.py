@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from analysis.check.inspection import inspect
-from analysis.check.selection import Selection
+from analysis.check.selection import EVERYTHING, Selection
 from analysis.slice.packet_copy import CopyCounts, copy_packets
 from analysis.slice.packet_owners import PacketOwners
 from dissector.capture import Input
@@ -109,5 +109,7 @@ def _write(
 
 
 def _shows(path: Path, options: ReadOptions, finding: Finding, rule: Rule) -> bool:
-    selection = Selection(only=frozenset((finding.id,)))
-    return bool(inspect([Input(path.name, path)], (rule,), options, selection=selection).findings)
+    renamed = options.pseudonyms is not None and options.pseudonyms.addresses  # then findings have other ids
+    selection = EVERYTHING if renamed else Selection(only=frozenset((finding.id,)))
+    again = replace(options, pseudonyms=None)
+    return bool(inspect([Input(path.name, path)], (rule,), again, selection=selection).findings)

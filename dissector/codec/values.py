@@ -133,7 +133,7 @@ def _document(
         plain = inflated
     xattrs: tuple[tuple[bytes, bytes], ...] = ()
     if datatype & _XATTR:
-        xattrs, plain = _xattrs(plain, report)
+        xattrs, plain = read_xattrs(plain, report)
     is_json = bool(datatype & _JSON) and bool(plain) and _json(plain)[0]
     if datatype & _JSON and plain and not is_json:
         report("json-invalid", "the datatype says JSON, the document is none")
@@ -183,7 +183,7 @@ def inflate(raw: bytes, report: DefectSink, limit: int) -> bytes | None:
     return data
 
 
-def _xattrs(plain: bytes, report: DefectSink) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
+def read_xattrs(plain: bytes, report: DefectSink) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
     """Split a value into its xattr pairs and the document: u32 total, then (u32 length, name, 0, value, 0)*."""
     total = _U32.unpack_from(plain)[0] if len(plain) >= _U32.size else -1
     end = _U32.size + total

@@ -7,6 +7,7 @@ kept here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dissector.capture import CaptureReader, order_by_time
@@ -113,7 +114,7 @@ class BaseReader(ABC, Generic[Output]):
                     self.bytes_read = finished + reader.raw_position
                     if self.options.live and not self._connections.count:
                         self._watch(block)
-                    yield from self._feed(decoder.decode(block))
+                    yield from self._feed(self._renamed(decoder.decode(block)))
                     self._let_go(block)
             self.report.damage += reader.damage
             finished = self.bytes_read
@@ -122,6 +123,15 @@ class BaseReader(ABC, Generic[Output]):
         decoder.finish()
         self.report.link.merge(decoder.counts)
         yield from self._end_all()
+
+    def _renamed(self, segments: SegmentBlock) -> SegmentBlock:
+        """Replace the addresses of hosts, if that was asked for."""
+        pseudonyms = self.options.pseudonyms
+        if pseudonyms is None or not pseudonyms.addresses:
+            return segments
+        from dissector.pseudonyms.addresses import flow_key_of  # noqa: PLC0415 - only on request
+
+        return replace(segments, keys=tuple(flow_key_of(pseudonyms, key) for key in segments.keys))
 
     def _end_all(self) -> Iterator[Output]:
         """End the connections that are still open; return what is ready then."""

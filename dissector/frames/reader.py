@@ -77,7 +77,16 @@ class FrameReader(BaseReader["tuple[pa.RecordBatch, FrameTable]"]):
 
     def _batches(self, table: FrameTable) -> Iterator[tuple[pa.RecordBatch, FrameTable]]:
         for frames in self._look_ahead.take([self._numbered(table)]):
-            yield batch_of(frames, self._captures, self.options), frames.table
+            known = self._pseudonymous(frames)
+            yield batch_of(known, self._captures, self.options), known.table
+
+    def _pseudonymous(self, frames: NumberedFrames) -> NumberedFrames:
+        """Replace user data, if that was asked for."""
+        if self.options.pseudonyms is None:
+            return frames
+        from dissector.frames.pseudonymous import pseudonymous  # noqa: PLC0415 - only on request
+
+        return pseudonymous(frames, self.options.pseudonyms)
 
     def _numbered(self, table: FrameTable) -> NumberedFrames:
         """Number the frames of a table."""

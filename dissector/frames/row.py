@@ -19,6 +19,7 @@ from dissector.frames.schema import (
     signed,
     signed_pattern,
 )
+from dissector.pseudonyms.frames import replaced
 from dissector.spec.model import Body, MessageType
 from dissector.tcp.connections import packet_of
 
@@ -53,6 +54,9 @@ class PlainFrame:
 def row_of(plain: PlainFrame, captures: Sequence[str], options: ReadOptions) -> Row:
     """Decode a frame and lay it out as a row."""
     frame = plain.frame
+    if options.pseudonyms is not None:
+        data = replaced(options.pseudonyms, plain.dialect, frame.data, collections=plain.collections)
+        frame = frame._replace(data=data)
     decoded = decode_for_row(plain.dialect, frame.data, options, collections=plain.collections)
     content = content_of(decoded, frame.data, frame.missing, options)
     return {**_EMPTY, **_place(plain, captures), **content}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from dissector.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -48,6 +50,8 @@ def open_frames(
     ``whole``: rows must be all those of the captures, from the first one on, or InputError is raised.
     """
     if are_rows(inputs):
+        if options.pseudonyms is not None:
+            raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; --redact needs the capture")
         from dissector.frames.stored_rows import StoredRows  # noqa: PLC0415 - brings pyarrow.compute along
 
         return StoredRows(inputs, options, whole=whole)

@@ -24,6 +24,11 @@ def ip_header_is_bad(header: bytes) -> bool:
     return header[10:12] != b"\0\0" and _sum(header) != 0
 
 
+def ip_checksum(header: bytes) -> bytes:
+    """Return the checksum that an IPv4 header is to have."""
+    return _sum(header[:10] + b"\0\0" + header[12:]).to_bytes(2, "big")
+
+
 def tcp_segment_is_bad(key: bytes, segment: bytes) -> bool:
     """Tell whether a whole TCP segment fails its checksum, given its flow key; zero counts as not computed."""
     if segment[_CHECKSUM_AT : _CHECKSUM_AT + 2] == b"\0\0":
@@ -31,27 +36,29 @@ def tcp_segment_is_bad(key: bytes, segment: bytes) -> bool:
     return _sum(_pseudo_header(key, len(segment)) + segment) != 0
 
 
-def with_payload(packet: bytes, key: bytes, start: int, payload: bytes, *, whole: bool) -> bytes:
+def with_payload(
+    packet: bytes, key: bytes, start: int, payload: bytes, *, whole: bool, renamed: bytes | None = None
+) -> bytes:
     """Return a packet with another payload of the same length, which begins at ``start``, in its TCP segment.
 
-    A checksum that was right is right again; one that was wrong, or that can't be told because the segment is not
-    ``whole``, stays as it is.
+    A checksum that was right is right again, for the flow key ``renamed`` if that is given; one that was wrong, or that
+    can't be told because the segment is not ``whole``, stays as it is.
     """
     end = start + len(payload)
     changed = bytearray(packet)
     changed[start:end] = payload
-    header = _tcp_header(packet, key, start)
+    header = tcp_header_before(packet, key, start)
     if whole and header is not None and not tcp_segment_is_bad(key, packet[header:end]):
         at = header + _CHECKSUM_AT
         if packet[at : at + 2] != b"\0\0":
             changed[at : at + 2] = b"\0\0"
             # A sum of zero is written as its other form, which is not taken for a checksum that was never computed.
-            number = _sum(_pseudo_header(key, end - header) + changed[header:end]) or 0xFFFF
+            number = _sum(_pseudo_header(renamed or key, end - header) + changed[header:end]) or 0xFFFF
             changed[at : at + 2] = number.to_bytes(2, "big")
     return bytes(changed)
 
 
-def _tcp_header(packet: bytes, key: bytes, payload: int) -> int | None:
+def tcp_header_before(packet: bytes, key: bytes, payload: int) -> int | None:
     """Return where the TCP header before a payload begins: where its own length and the ports say so."""
     for size in range(20, min(payload, 60) + 1, 4):
         start = payload - size

@@ -181,3 +181,25 @@ def test_checksums_stay_right(login: Path, tmp_path: Path) -> None:
 
     assert sliced(tmp_path / "small.pcap", str(login), "--all") == 0
     assert bad(login) == bad(tmp_path / "small.pcap") == []
+
+
+def test_log_ins_in_fragments_are_left_out(login: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their bytes are in several packets; what is in no fragment is copied."""
+    data = login.read_bytes()
+    head, records = data[:24], []
+    for _, packet in packets(login):
+        payload = packet[34:]
+        pieces = [(payload[at : at + 24], at // 8 | (0x2000 if at + 24 < len(payload) else 0)) for at in (0, 24)]
+        for piece, offset in pieces if b"hunter" in packet or b"\0bob" in packet else [(payload, 0)]:
+            ip = bytearray(packet[14:34])
+            ip[2:4], ip[6:8], ip[10:12] = (20 + len(piece)).to_bytes(2, "big"), offset.to_bytes(2, "big"), b"\0\0"
+            records.append(packet[:14] + bytes(ip) + piece)
+    order = "little" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else "big"
+    sizes = [len(record).to_bytes(4, order) for record in records]
+    login.write_bytes(
+        head + b"".join(bytes(8) + size * 2 + record for size, record in zip(sizes, records, strict=True))
+    )
+    assert sliced(tmp_path / "small.pcapng", str(login), "--all") == 0
+    assert "fragments of IP" in capsys.readouterr().err
+    joined = b"".join(data[34:] for _, data in packets(tmp_path / "small.pcapng"))
+    assert not any(part in joined for part in (b"hunt", b"unter"))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -299,3 +300,19 @@ def test_a_capture_that_is_gone_can_still_be_shown(tmp_path: Path) -> None:
     assert repr(frames) == f"<Frames of {capture}: {len(SCHEMA)} columns>"
     with pytest.raises(uprscope.InputError, match="no such file"):
         frames.to_arrow()
+
+
+def test_keys_can_be_redacted() -> None:
+    def keys(**options: Any) -> list[object]:
+        table = uprscope.frames(FLOW, ["key"], where="name == mutation", **options).to_arrow()
+        return list(table.column("key").to_pylist())
+
+    plain = keys()
+    secret = b"sixteen or more characters"
+    redacted = keys(redact="documents", redact_key=secret)
+    assert redacted == keys(redact="addresses", redact_key=secret) != keys(redact="documents")
+    assert len(set(zip(plain, redacted, strict=True))) == len({*plain}) == len({*redacted})
+    assert not {*plain} & {*redacted}
+    for options in ({"redact": "all"}, {"redact_key": secret}, {"redact": "names", "redact_key": b"short"}):
+        with pytest.raises(uprscope.UprscopeError, match="redact"):
+            keys(**options)

@@ -65,7 +65,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "slice",
         "uprscope.cli.slice",
-        "write some packets, such as those that prove a finding, to a capture of their own",
+        "write chosen packets, or those of a finding, to a new capture",
     ),
     Command("plot", "uprscope.cli.plot", "draw pictures of captures: seqnos, flow control, rates and more"),
     Command("report", "uprscope.cli.report", "write one page about captures: verdicts, findings, pictures"),

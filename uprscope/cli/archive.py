@@ -40,7 +40,7 @@ were left out or damaged, and nothing in what is left is violated."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = _EPILOG
-    add_reading_arguments(parser)
+    add_reading_arguments(parser, redaction=False)
     for action in parser._actions:  # captures are wanted, but not by --make-zip
         if action.dest == "captures":
             action.nargs, action.help = "*", "file, directory, pattern or address (s3://...)"

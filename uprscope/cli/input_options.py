@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dissector.errors import UsageError
 from dissector.spec.model import Dialect
 from dissector.tcp.limits import Limits
 from dissector.tcp.ports import Ports
@@ -14,12 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dissector.options import ReadOptions
+    from dissector.pseudonyms import Pseudonyms
 
 EXIT_DAMAGED = 3
 
 
-def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> argparse._ArgumentGroup:
-    """Declare captures, which may be ``optional``, and how to read them; return the group of the latter."""
+def add_reading_arguments(
+    parser: argparse.ArgumentParser, *, optional: bool = False, redaction: bool = True
+) -> argparse._ArgumentGroup:
+    """Declare captures, which may be ``optional``, and how to read them; return the group of the latter.
+
+    ``redaction``: whether it can be asked for.
+    """
     positional = parser.add_argument(
         "captures",
         nargs="*" if optional else "+",
@@ -53,6 +61,8 @@ def add_reading_arguments(parser: argparse.ArgumentParser, *, optional: bool = F
         help="as --port, with the dialect; auto to find it out, none to leave the port alone",
     )
     reading.add_argument("--dialect", choices=[entry.value for entry in Dialect], help="take this dialect for granted")
+    if redaction:
+        _add_redaction_arguments(parser)
     limits = parser.add_argument_group("limits", "what may be held in memory; reaching one is reported")
     for field in dataclasses.fields(Limits):
         limits.add_argument(
@@ -87,6 +97,22 @@ class _Captures(argparse.Action):
         setattr(namespace, self.dest, [*getattr(namespace, self.dest), *named])
 
 
+def _add_redaction_arguments(parser: argparse.ArgumentParser) -> None:
+    shared = parser.add_argument_group("redaction", "for what is to be given to others (docs/sharing.md)")
+    shared.add_argument(
+        "--redact", action="store_true", help="replace keys and values of documents by pseudonyms of the same length"
+    )
+    shared.add_argument(
+        "--redact-names", action="store_true", help="and names of users, buckets, connections and clients' software"
+    )
+    shared.add_argument("--redact-addresses", action="store_true", help="and these names, and addresses of hosts")
+    shared.add_argument(
+        "--redact-key",
+        metavar="FILE",
+        help="a file with a secret: the same one gives the same pseudonyms (default: others every time)",
+    )
+
+
 def positive(text: str) -> int:
     """Read a number above 0."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
@@ -107,4 +133,25 @@ def options_of(args: argparse.Namespace) -> ReadOptions:
         inspect=getattr(args, "inspect", False),
         redact=not getattr(args, "show_secrets", False),
         separate=args.separate,
+        pseudonyms=_pseudonyms(args),
     )
+
+
+def _pseudonyms(args: argparse.Namespace) -> Pseudonyms | None:
+    """Return what user data is to be replaced by; None: it stays."""
+    if not hasattr(args, "redact"):
+        return None
+    if not (args.redact or args.redact_names or args.redact_addresses):
+        if args.redact_key is not None:
+            raise UsageError("--redact-key is for --redact, --redact-names or --redact-addresses")
+        return None
+    from dissector.pseudonyms.permutation import pseudonyms_of  # noqa: PLC0415
+
+    key = None
+    if args.redact_key is not None:
+        try:
+            key = Path(args.redact_key).read_bytes().strip()
+        except OSError as error:
+            raise UsageError(f"--redact-key {args.redact_key}: {error.strerror or error}") from error
+    level = "addresses" if args.redact_addresses else "names" if args.redact_names else "documents"
+    return pseudonyms_of(level, key, f"--redact-key {args.redact_key}")

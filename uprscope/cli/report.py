@@ -132,4 +132,7 @@ def _collect(args: argparse.Namespace, source: FrameSource, archived: list[Findi
 def _provenance(args: argparse.Namespace) -> list[tuple[str, str]]:
     read = ["--archive", args.archive] if args.archive is not None else list(args.captures)
     command = ["uprscope", "report", *read, "-o", args.output, "--severity", args.severity, "--limit", str(args.limit)]
+    command += [
+        f"--{name.replace('_', '-')}" for name in ("redact", "redact_names", "redact_addresses") if getattr(args, name)
+    ]
     return [("by", f"uprscope {__version__}"), ("with", shlex.join(command))]

@@ -144,13 +144,12 @@ def _write_finding(
     form: str,
 ) -> tuple[SliceResult, ReadReport]:
     """Find the finding, and write what shows it; return the report of the search, too."""
-    from dissector.pseudonyms.permutation import without_addresses  # noqa: PLC0415
-
     from analysis.check.inspection import inspect  # noqa: PLC0415
     from analysis.check.selection import Selection  # noqa: PLC0415
     from analysis.slice.packets_needed import packets_needed  # noqa: PLC0415
     from analysis.slice.slicer import write_slice  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
+    from dissector.pseudonyms.permutation import without_addresses  # noqa: PLC0415
 
     name, rule = wanted
     same_ids = replace(options, pseudonyms=without_addresses(options.pseudonyms))
