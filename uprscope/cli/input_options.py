@@ -98,7 +98,7 @@ class _Captures(argparse.Action):
 
 
 def _add_redaction_arguments(parser: argparse.ArgumentParser) -> None:
-    shared = parser.add_argument_group("redaction", "for what is to be given to others (docs/sharing.md)")
+    shared = parser.add_argument_group("redaction", "for what is to be given to others (uprscope explain sharing)")
     shared.add_argument(
         "--redact", action="store_true", help="replace keys and values of documents by pseudonyms of the same length"
     )

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 #: tshark's forms, and ours.
 _FORMS = {"text": "text", "fields": "text", "tabs": "text", "json": "json", "ek": "ndjson"}
-_LISTED = "docs/frames.md lists them"
+_LISTED = "uprscope explain columns lists them"
 _HEADER = {"header=y": True, "header=n": False}
 
 
 def add_tshark_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    group = parser.add_argument_group("as in tshark", "-r, -Y, -c, -t, -V, -x and -n are above; see docs/guide.md")
+    group = parser.add_argument_group("as in tshark", "-r, -n, -Y, -c, -t, -V and -x are above")
     group.add_argument(
         "-T",
         dest="tshark_form",
