@@ -30,9 +30,9 @@ def frames(
     """Open captures; iterate the frames, or read them into one table.
 
     captures  a file, directory or pattern, "-" for standard input, or several
-    columns   these columns, in this order (uprscope explain columns); left out: all
+    columns   these, in this order (uprscope explain columns); left out: all
     where     frames for which this holds (uprscope explain filters)
-    reading   separate, ports, decode_as, dialect, values, show_secrets, limits:
+    reading   separate, ports, decode_as, dialect, values, redact, limits, ...:
               help(uprscope.Reading)
 
     >>> frames = uprscope.frames("ring/*.pcap", ["time_ns", "by_seqno"],

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 #: Where a wheel has the pages of ``docs/`` (pyproject.toml), and where a checkout has them.
 _FOLDERS = (Path(__file__).parent / "docs", Path(__file__).parents[1] / "docs")
 _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)\n*")
 _TITLE = re.compile(r"\A# (?P<title>.*)\n+")
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?!https?:)(?P<target>[^)#]*)(?:#[^)]*)?\)")
 EXIT_STATUSES = (
@@ -51,7 +52,10 @@ PAGES = (
         ("streams",), "those of uprscope connections --streams: the same page", "dissector.codegen.connections_page"
     ),
     HelpPage(("findings",), "what uprscope check writes for programs", "analysis.codegen.findings_page"),
+    HelpPage(("stats", "statistics"), "what uprscope stats counts, and its JSON", "stats.md"),
+    HelpPage(("sharing", "redaction"), "what --redact replaces for others to see, and what it leaves", "sharing.md"),
     HelpPage(("archive", "spark"), "archives of captures, and their tables", "spark.md"),
+    HelpPage(("guide",), "walk-throughs: what to do with a capture", "guide.md"),
     HelpPage(("library",), "uprscope in programs: import uprscope", "library.md"),
     HelpPage(("glossary",), "the words", "glossary.md"),
     HelpPage(("exit-status", "exit-statuses"), "what a command's exit status means", ""),
@@ -68,7 +72,7 @@ def page_of(word: str) -> HelpPage | None:
 
 def titled_text(page: HelpPage) -> tuple[str, str]:
     """Return a page's title and its text, in which links to other pages are the commands that show them."""
-    text = _COMMENT.sub("", _markdown(page))
+    text = _IMAGE.sub("", _COMMENT.sub("", _markdown(page)))
     found = _TITLE.match(text)
     title = found["title"] if found else page.name
     return title, _LINK.sub(_command, text[found.end() if found else 0 :])

@@ -162,8 +162,9 @@ class Checker:
     def _note_lost(self, rule: Rule, connections: NDArray[np.int64]) -> None:
         """Count cases that something lost leaves undecided; in the end their connections tell what that was."""
         counts = self._lost.setdefault(rule.id, Counter())
-        for connection, count in zip(*np.unique(connections, return_counts=True), strict=True):
-            counts[int(connection)] += int(count)
+        found = np.bincount(connections)
+        for connection in np.flatnonzero(found).tolist():
+            counts[connection] += int(found[connection])
 
     def _tell_losses(self) -> None:
         """Say what was lost, now that it is known what every connection has."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dissector.frames.schema import Column
 from dissector.frames.writers import open_writer
+from dissector.frames.written_numbers import hex_of
 from dissector.summary.schema import schema_of, table_of
 from dissector.terminal.style import one_line
 
@@ -129,9 +130,14 @@ def ndjson(finding: Finding) -> bytes:
     return (json.dumps(plain(row_of(finding)), separators=(",", ":")) + "\n").encode()
 
 
+def fact_of(name: str, value: int) -> int | str:
+    """Return a fact as JSON and CSV have it: CAS and uuids are identifiers."""
+    return hex_of(value) if name.rpartition("_")[2] in {"cas", "uuid"} else value
+
+
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Make a row fit for JSON: facts by name, and no nulls."""
-    facts = {fact["name"]: fact["value"] for fact in row["facts"]}
+    """Make a row fit for JSON: facts by name, identifiers as text, and no nulls."""
+    facts = {fact["name"]: fact_of(fact["name"], fact["value"]) for fact in row["facts"]}
     return {name: value for name, value in {**row, "facts": facts}.items() if value is not None}
 
 
@@ -151,7 +157,10 @@ def _tally(tally: Any, rule: Rule) -> dict[str, Any]:
 def _flat(table: pa.Table) -> pa.Table:
     """Write lists as text: CSV has none."""
     frames = [" ".join(f"{each['role']}={each['frame']}" for each in row) for row in table.column("frames").to_pylist()]
-    facts = [" ".join(f"{each['name']}={each['value']}" for each in row) for row in table.column("facts").to_pylist()]
+    facts = [
+        " ".join(f"{each['name']}={fact_of(each['name'], each['value'])}" for each in row)
+        for row in table.column("facts").to_pylist()
+    ]
     for name, texts in (("frames", frames), ("facts", facts)):
         index = table.schema.get_field_index(name)
         table = table.set_column(index, pa.field(name, pa.string()), pa.array(texts, pa.string()))

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from analysis.check.checker import MAX_FINDINGS, Checker
-from analysis.check.chosen_frames import ChosenFrames
+from analysis.check.selected_frames import SelectedFrames
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.context import COLUMNS
 from analysis.rules import RULES
@@ -142,7 +142,7 @@ def inspect(
     rules = checkable(inputs, rules)
     reader = reader_of(inputs, options)
     advance = watch(reader) if watch is not None else _nothing
-    checker, chosen = Checker(rules, limit=limit, selection=selection), ChosenFrames(selection)
+    checker, chosen = Checker(rules, limit=limit, selection=selection), SelectedFrames(selection)
     for batch in reader:
         advance()
         checker.fold(batch)

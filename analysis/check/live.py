@@ -23,7 +23,7 @@ from analysis.check.findings import Tally
 from analysis.check.inspection import Inspection
 from analysis.check.selection import EVERYTHING, Selection
 from dissector.arrow import encoded
-from dissector.frames.connection_numbers import ConnectionNumbers
+from dissector.frames.connection_numbers import ConnectionNumbers, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,11 +147,11 @@ class LiveChecker:
     def _local_selection(self) -> Selection:
         """Return the selection for a new group, in which the number of a connection counts from its first one."""
         selection = self._selection
-        if not selection.is_number:
+        if selection.connection is None or not is_number(selection.connection):
             return selection
         # Numbers are given in the order of groups, and this one begins with the connection that comes now.
         before = self._total.connections + sum(group.size for group in self._groups)
-        return dataclasses.replace(selection, connection=str(max(int(selection.connection or 0) - before, 0)))
+        return dataclasses.replace(selection, connection=str(max(int(selection.connection) - before, 0)))
 
     def _release(self, group: _Group) -> list[Finding]:
         """Finish the check of a group, add its result to the total, and forget it."""

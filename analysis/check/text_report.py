@@ -97,8 +97,8 @@ class CheckSummary:
             yield ""
             yield from terminal.wrap(f"Not listed: {hidden}.", "", "  ")
 
-    def closing(self, *, strict: bool = False) -> str:
-        """Return the last line: the result in a sentence."""
+    def closing(self, *, strict: bool = False, beyond: str = "only counted") -> str:
+        """Return the last line: the result in a sentence; ``beyond`` is what became of those above the limit."""
         inspection = self._inspection
         if inspection.verdict is CheckVerdict.NO_MESSAGES:
             return f"No message of UPR or DCP, so nothing was checked. Seen instead: {inspection.seen_instead}."
@@ -120,7 +120,7 @@ class CheckSummary:
             text += f" of {_count(violations, 'violation')}"
         text += f": {', '.join(parts)}"
         if inspection.left_out:
-            text += f"; {_count(inspection.left_out, 'more violation')} of the same rules only counted"
+            text += f"; {_count(inspection.left_out, 'more violation')} of the same rules {beyond}"
         return f"{text}; {cases}." if cases else f"{text}."
 
     def undecided(self) -> int:

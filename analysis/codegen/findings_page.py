@@ -36,6 +36,8 @@ rule, how often it was checked and how that went, `--format junit` a test case p
   `guilty=69`.
 * Findings that go back to the same cause are one finding with `echoes`. Of one rule at most {MAX_FINDINGS:,} are
   listed; stderr says how many were counted only.
+* `--live` writes each finding as soon as it is proven, once, and no limit applies. `echoes` are those up to then, and
+  `fault` is what is known by then.
 
 """
 

@@ -57,8 +57,7 @@ class ConnectionDoubts:
         unread = skipped > 0
         if unread.any():  # after a gap, or where the capture begins, there is no telling where a frame starts
             unread &= ~gap & ~(late & (frames.numbers("start_offset") == skipped))
-        if len(frames.batch.column("defects").flatten()):
-            unread |= (lengths(frames.batch.column("defects")) > 0) & ~cut
+        unread |= (lengths(frames.batch.column("defects")) > 0) & ~cut
         alone = frames.numbers("acked_offset") > 0
         for doubt, rows in ((Doubt.MISSING, gap | cut), (Doubt.UNREAD, unread), (Doubt.LATE, late)):
             if rows.any():
@@ -76,8 +75,7 @@ class ConnectionDoubts:
         return Doubt(found & _DOUBTS)
 
     def _note(self, connections: Longs, bits: int) -> None:
-        there = np.unique(connections)
-        self._found[there] |= bits
+        self._found[connections] |= bits
 
 
 def after_loss(frames: ContextBatch) -> Mask:

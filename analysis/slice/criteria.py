@@ -19,7 +19,9 @@ from dissector.filters.errors import FilterError
 from dissector.filters.literals import time_ns
 from dissector.filters.selector import FrameSelector
 from dissector.frames.connection_numbers import ConnectionNumbers
+from dissector.frames.derived_columns import with_sources
 from dissector.frames.reader import FrameReader
+from dissector.frames.run_columns import RunColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,7 +103,7 @@ class Criteria:
         times: tuple[Moment | None, Moment | None] = (None, None),
     ) -> None:
         self._numbering = ConnectionNumbers()
-        self._selector = FrameSelector(chosen, connection, None, self._numbering, option="--connection")
+        self._selector = FrameSelector(chosen, connection, None, self._numbering)
         self._connection = connection
         self._frames = frames
         self._times = times
@@ -138,8 +140,8 @@ class Criteria:
         """Return the connection that was named, after all frames; None: all of them. Raises UsageError for no such."""
         if self._connection is None:
             return None
-        if self._selector.unknown_connection is not None:
-            raise UsageError(self._selector.unknown_connection)
+        if self._selector.unknown is not None:
+            raise UsageError(self._selector.unknown)
         names = self._numbering.names
         if self._connection.lower() in names:
             return frozenset((self._connection.lower(),))
@@ -157,11 +159,13 @@ def choose(
     The criteria are held against the frames as they are, redacted or not.
     """
     frames = ChosenFrames(inputs)
-    reader = FrameReader(inputs, replace(options, columns=COLUMNS | criteria.columns, pseudonyms=None))
+    columns = COLUMNS | criteria.columns
+    derived = RunColumns(columns)
+    reader = FrameReader(inputs, replace(options, columns=with_sources(columns), pseudonyms=None))
     advance = watch(reader)
     for batch in reader:
         advance()
-        frames.note(batch, criteria.indexes(batch))
+        frames.note(batch, criteria.indexes(derived.add(batch)))
     connections = criteria.connections()
     what = "the frames that were asked for, and the set-up"
     if criteria.by_frame:

@@ -86,7 +86,7 @@ _CONNECTION_COLUMNS = (
 _FLOW_COLUMNS = (
     TextColumn("conn", own("number"), right=True),
     TextColumn("flow control", foreign("name"), narrowest=12),
-    TextColumn("window", _bytes("window_bytes"), right=True),
+    TextColumn("window", number("window_bytes", quiet=True), right=True),
     TextColumn("stalls", number("stalls", quiet=True), right=True),
     TextColumn("stalled", _span("total_ns"), right=True),
     TextColumn("longest", _span("longest_ns"), right=True),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FILES: dict[str, str] = {
     "docs/protocol.md": "dissector.codegen.reference_page",
     "docs/frames.md": "dissector.codegen.frames_page",
+    "docs/frames.schema.json": "dissector.codegen.frames_json_schema",
     "docs/connections.md": "dissector.codegen.connections_page",
     "captures/README.md": "dissector.codegen.captures_page",
     "dissector/generate/scapy_layers.py": "dissector.codegen.scapy_layers",

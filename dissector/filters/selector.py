@@ -54,7 +54,7 @@ class FrameSelector:
             _MAX_PENDING
         )  #: by connection, direction, opcode, opaque
         if self._follow is not None and not is_number(self._follow) and not is_id(self._follow):
-            raise UsageError(f"connection {follow}: give its number in the listing, or its id of 16 digits")
+            raise UsageError(f"--follow {follow}: give a connection's number in the listing, or its id of 16 digits")
 
     @property
     def columns(self) -> frozenset[str]:

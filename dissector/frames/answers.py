@@ -50,7 +50,7 @@ def _answered() -> Mask:
 _ANSWERED = _answered()
 
 
-class _Waiting(NamedTuple):
+class _Asked(NamedTuple):
     """Requests without an answer so far, oldest first."""
 
     key: Longs
@@ -66,7 +66,7 @@ class Answers:
         self._limit = limit
         self._order = AppearanceOrder()
         nothing = np.empty(0, np.int64)
-        self._waiting = _Waiting(nothing, nothing, nothing)
+        self._waiting = _Asked(nothing, nothing, nothing)
 
     def take(self, batch: pa.RecordBatch) -> tuple[Longs, Longs]:
         """Return of each row the frame of the request that it answers, and the nanoseconds from it to the answer.
@@ -83,11 +83,11 @@ class Answers:
             return frame, time_ns
         waiting, own = self._waiting, self._keyed(frames, rows)
         before = len(waiting.key)
-        everything = _Waiting(*(np.concatenate(pair) for pair in zip(waiting, own, strict=True)))
+        everything = _Asked(*(np.concatenate(pair) for pair in zip(waiting, own, strict=True)))
         asks = np.r_[np.ones(before, bool), asking[rows]]
         answers, requests, left = _paired(everything.key, asks)
         kept = left[-self._limit :]
-        self._waiting = _Waiting(*(part[kept] for part in everything))
+        self._waiting = _Asked(*(part[kept] for part in everything))
         places = rows[answers - before]
         frame[places] = everything.frame[requests]
         time_ns[places] = np.maximum(everything.time_ns[answers] - everything.time_ns[requests], 0)
@@ -98,12 +98,12 @@ class Answers:
         """Return the frames of the requests that have no answer so far, oldest first."""
         return self._waiting.frame
 
-    def _keyed(self, frames: FrameBatch, rows: Longs) -> _Waiting:
+    def _keyed(self, frames: FrameBatch, rows: Longs) -> _Asked:
         """Return what some rows are paired by."""
         connection = self._order.indexes(frames.ids)[frames.code[rows]]
         asker = frames.direction[rows] ^ frames.response[rows]  # the side that asked
         key = connection << _CONNECTION | asker << _SIDE | frames.opcode[rows] << _OPCODE
-        return _Waiting(
+        return _Asked(
             key | frames.numbers("opaque")[rows], frames.numbers("frame")[rows], frames.numbers("time_ns")[rows]
         )
 

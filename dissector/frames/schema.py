@@ -194,7 +194,12 @@ COLUMNS: tuple[Column, ...] = tuple(
 )
 _PLACES = ("frame", "packet_first", "packet_last", "time_ns", "start_offset", "end_offset")
 #: Columns whose values hardly repeat: Parquet gains nothing from listing the distinct ones first, which takes time.
-DISTINCT = frozenset((*_PLACES, "cas", "by_seqno", "key", "key_bytes", "key_hash", "value_hash", "value"))
+DISTINCT = frozenset(
+    (
+        *(*_PLACES, "cas", "by_seqno", "key", "key_bytes", "key_hash", "value_hash", "value"),
+        *("time", "seconds", "delta", "response_to", "response_time_ns"),
+    )
+)
 SCHEMA = pa.schema([column.field for column in COLUMNS])
 UNSIGNED = frozenset(column.name for column in COLUMNS if column.unsigned)
 SEQNOS = frozenset(column.name for column in COLUMNS if column.seqno)

@@ -35,6 +35,17 @@ def names_of(source: str, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
     return take(pa.array([_names(source, number) for number in found.to_pylist()], kind), places)
 
 
+def known_names(column: str) -> list[str]:
+    """Return the names that can stand in a column of names."""
+    source, _, kind = column.rpartition("_")
+    if column == "feature_names":
+        return [member.name for member in enums.FEATURES.members]
+    if column == "status_name":
+        return [member.name for member in enums.STATUSES.members]
+    tables = tables_by_dialect().get(source, {}) if kind in {"name", "names"} else {}
+    return list(dict.fromkeys(member.name for table in tables.values() for member in table.members))
+
+
 def _names(source: str, number: int) -> Any:
     """Return what a number is called, or the bits of it."""
     if number == _NOTHING:

@@ -24,6 +24,7 @@ from dissector.frames.message_kinds import (
     LAST_OF_STREAM,
     MARKER,
 )
+from dissector.frames.schema import NO_END
 from dissector.frames.stream_key import (
     connection_of,
     side_of,
@@ -144,6 +145,8 @@ class Streams:
         stream.request_frame = row["frame"]
         stream.draft = row["dialect"] == Dialect.DRAFT.value
         stream.requested = {name: row[name] for name in _REQUESTED}
+        if row["end_seqno"] is not None:
+            stream.requested["open_ended"] = row["end_seqno"] == NO_END
 
     def _answer(
         self, connection: ConnectionSummary, known: ConnectionStreams, row: dict[str, Any]

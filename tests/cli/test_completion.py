@@ -16,7 +16,7 @@ import pytest
 
 from analysis.check import bug_help, rule_help
 from dissector.explain import lookup
-from dissector.frames.schema import SCHEMA
+from dissector.frames.derived_columns import ALIASES, ROW_SCHEMA
 from tests.support.paths import ROOT
 from uprscope import cli
 from uprscope.cli import completion, explain_pages
@@ -74,7 +74,7 @@ def complete(*words: str, cwd: Path = ROOT) -> list[str]:
         (("dissect", "a.pcap", "--format", "p"), ["parquet"]),
         (("dissect", "--dialect", "u"), ["upr-proto", "upr"]),
         (("dissect", "--fields", "fra"), ["frame", "framing_length"]),
-        (("dissect", "--fields", "frame,packet"), ["frame,packet_first", "frame,packet_last"]),
+        (("dissect", "--fields", "frame,packet"), ["frame,packet_first", "frame,packet_last", "frame,packet"]),
         (("check", "--rules", "SEQ-01,SNP-04"), ["SEQ-01,SNP-04"]),
         (("dissect", "--filter", ""), []),
         (("dissect", "--limit", ""), []),
@@ -200,5 +200,5 @@ def test_everything_offered_can_be_asked() -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_columns_and_things_are_in_every_script(shell: str) -> None:
     words = set(re.findall(r"[\w.+/-]+", script(shell)))
-    assert set(SCHEMA.names) <= words
+    assert {*ROW_SCHEMA.names, *ALIASES} <= words
     assert set(completion.things()) <= words

@@ -188,7 +188,7 @@ def heeds_interrupts() -> None:
 @pytest.mark.parametrize("form", ["text", "ndjson", "csv", "arrow", "parquet"])
 def test_an_interrupt_leaves_nothing(tmp_path: Path, form: str) -> None:
     process = subprocess.Popen(
-        [*_COMMAND, "-", "--format", form, "-o", str(tmp_path / "out")],
+        [*_COMMAND, "-", str(NOOPS), "--format", form, "-o", str(tmp_path / "out")],  # of one pipe it is the end
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

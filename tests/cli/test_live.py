@@ -118,8 +118,9 @@ def test_a_signal_is_the_end_of_the_input(pieces: list[bytes], complete: list[in
             wait_for_file(tmp_path, f".{name}.*.partial")  # it is open before anything is read
         for each, number in ((rows, signal.SIGTERM), (shown, signal.SIGINT), (early, signal.SIGINT)):
             each.process.send_signal(number)
-        assert rows.end() == shown.end() == (0, "")
-        assert early.end() == (0, "uprscope: no frames: no packets\n")
+        assert rows.end() == (0, f"uprscope: wrote {target}: {messages} frames\n")
+        assert shown.end() == (0, "")
+        assert early.end() == (0, f"uprscope: wrote {nothing}: 0 frames\nuprscope: no frames: no packets\n")
     assert pq.read_metadata(target).num_rows == len(shown.lines) == messages
     assert nothing.read_bytes() == b""
 
@@ -230,6 +231,34 @@ def test_a_baseline_hides_what_is_known(tmp_path: Path, capsys: pytest.CaptureFi
     printed(capsys, "check", FEED, "-o", known)
     assert cli.main(["check", str(FEED), "--live", "--baseline", str(known)]) == 0
     assert "findings that the baseline has" in capsys.readouterr().out
+
+
+def test_a_check_of_a_growing_file_ends_with_its_summary(
+    pieces: list[bytes],
+    complete: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "growing.pcap"
+    path.write_bytes(b"".join(pieces[:34]))
+    more = iter([b"".join(pieces[34:]), b""])
+    shown: list[str] = []
+
+    def wait(_: GrowingFile) -> None:
+        """Let the file grow; when there is nothing more, press Ctrl-C."""
+        shown.append(capsys.readouterr().out)
+        data = next(more)
+        with path.open("ab") as out:
+            out.write(data)
+        if not data:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(GrowingFile, "_pause", wait)
+    assert cli.main(["check", str(path), "--growing", "--rules", "SNP-05"]) == 1
+    assert [text.count("  SNP-05-") for text in shown] == [1, 1]  # packets 32 and 45 show one each
+    assert capsys.readouterr().out.startswith(f"\n{len(complete)} frames on 1 connection, 1 rule: 1 violated.\n")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_limit_of_findings_shown(capsys: pytest.CaptureFixture[str]) -> None:

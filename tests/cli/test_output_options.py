@@ -55,7 +55,6 @@ def test_json_has_an_option_of_its_own(capture: Path, command: str, capsys: pyte
         (["check", "-o", "a.html"], ".parquet, .pq, .xml"),
         (["check", "--annotate", "a.pcap"], ".pcapng"),
         (["report", "-o", "a.pdf"], ".html, .htm"),
-        (["slice", "--finding", "SEQ-01-06a74178", "-o", "a.txt"], ".pcapng"),
         (["generate", "basic", "-o", "made.pcap", "--truth", "a.txt"], ".json"),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_finding_and_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ((), "which packets?"),
         (("--all", "--frames", "1"), "--all takes every packet: it does not go with --frames"),
         (("--filter", "vbucket == 60000"), "none of the 149 frames is chosen"),
-        (("--connection", "9"), "--connection 9: no such connection (connections are 1 to 5)"),
+        (("--connection", "9"), "no connection 9 (connections are 1 to 5)"),
         (("--connection", "1", "--time", "900..901"), "no packet is chosen"),
     ],
 )

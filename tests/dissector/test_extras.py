@@ -52,7 +52,7 @@ def test_where_the_package_has_no_metadata(monkeypatch: pytest.MonkeyPatch) -> N
 def test_nothing_tells_to_install_this_package_from_an_index() -> None:
     """A name with an extra, or alone, is looked up on an index; only a path in front of it is not."""
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    wrong = re.compile(r"install\b[^\n`]*[ '\"]uprscope(\[|['\"`\s]|$)")
+    wrong = re.compile(r"pipx? install\b[^\n`]*[ '\"]uprscope(\[|['\"`\s]|$)")
     for name in files:
         if name.endswith((".py", ".md", ".template", ".lua", ".toml", ".stdout")) and not name.startswith(
             "tests/dissector/test_extras"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import uprscope
-from dissector.frames.schema import SCHEMA
+from dissector.frames.derived_columns import ROW_SCHEMA
 from tests.support.paths import CAPTURES, ROOT
 from uprscope import cli
 
@@ -83,7 +83,7 @@ def test_frames_are_those_of_dissect(tmp_path: Path) -> None:
     assert expected
     assert chosen.to_arrow().to_pylist() == expected
     assert (chosen.columns, chosen.where) == (names, where)
-    assert chosen.schema == pa.schema([SCHEMA.field(name) for name in names])
+    assert chosen.schema == pa.schema([ROW_SCHEMA.field(name) for name in names])
 
 
 def test_frames_are_read_anew_each_time() -> None:
@@ -297,7 +297,7 @@ def test_a_capture_that_is_gone_can_still_be_shown(tmp_path: Path) -> None:
     capture.write_bytes(NOOP.read_bytes())
     frames = uprscope.frames(capture)
     capture.unlink()
-    assert repr(frames) == f"<Frames of {capture}: {len(SCHEMA)} columns>"
+    assert repr(frames) == f"<Frames of {capture}: {len(ROW_SCHEMA)} columns>"
     with pytest.raises(uprscope.InputError, match="no such file"):
         frames.to_arrow()
 

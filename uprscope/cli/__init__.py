@@ -38,6 +38,7 @@ _EXAMPLES = """\
 examples:
   uprscope dissect capture.pcapng        one line per frame
   uprscope connections ring/*.pcap       who talked: names, roles, eras, losses
+  uprscope stats capture.pcapng          latencies, stalls, streams, losses
   uprscope check capture.pcapng          what is wrong, which frames prove it
   uprscope generate basic -o a.pcapng    make a capture; --list shows of what
   uprscope explain mutation              what a message looks like on the wire

@@ -142,24 +142,22 @@ def run(args: argparse.Namespace) -> int:
     report(inspection.report)
     if copied is not None:
         tell(args.annotate, copied)
-    tell_left_out(asked, rules, inputs, inspection)
+    tell_left_out(asked, rules, inputs)
+    if inspection.left_out:
+        terminal = Terminal.of(sys.stderr)
+        line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
+        sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
     return status_of(args, inspection, summary)
 
 
-def tell_left_out(
-    asked: Sequence[Rule], rules: Sequence[Rule], inputs: Sequence[Input], inspection: Inspection
-) -> None:
-    """Say on stderr which rules could not be checked, and that there were more violations than are listed."""
+def tell_left_out(asked: Sequence[Rule], rules: Sequence[Rule], inputs: Sequence[Input]) -> None:
+    """Say on stderr which rules could not be checked."""
     from analysis.check.inspection import NOT_INSPECTED  # noqa: PLC0415 - brings numpy and pyarrow along
 
-    terminal = Terminal.of(sys.stderr)
     if len(rules) < len(asked):
         left_out = ", ".join(rule.id for rule in asked if rule not in rules)
         line = f"{left_out} is left out: {inputs[0].name} {NOT_INSPECTED}"
-        sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
-    if inspection.left_out:
-        line = f"limit reached: {inspection.left_out:,} more violations are counted, but not listed"
-        sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
+        sys.stderr.write(f"{Terminal.of(sys.stderr).warning('uprscope:')} {one_line(line)}\n")
 
 
 def status_of(args: argparse.Namespace, inspection: Inspection, summary: CheckSummary) -> int:

@@ -67,7 +67,7 @@ def run_live(args: argparse.Namespace, asked: Sequence[Rule], selection: Selecti
         writer.close(summary)
     tell_end(inputs, reader.report)
     report(inspection.report)
-    tell_left_out(asked, rules, inputs, inspection)
+    tell_left_out(asked, rules, inputs)
     return status_of(args, inspection, summary)
 
 
@@ -97,7 +97,7 @@ class _FindingWriter:
     def close(self, summary: CheckSummary) -> None:
         """Write the end of the output: for people, the summary of everything."""
         if self._args.format == "text":
-            closing = self._terminal.wrap(summary.closing(strict=self._args.strict))
+            closing = self._terminal.wrap(summary.closing(strict=self._args.strict, beyond="told, but not kept"))
             self._print(["", *summary.lines(self._terminal, everything=self._args.all)])
             self._print(["", *(self._terminal.heading(line) for line in closing)])
 

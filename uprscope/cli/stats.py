@@ -25,7 +25,7 @@ examples:
   uprscope stats frames.parquet
   uprscope stats capture.pcap --json | jq '.stalls.total_ns'
 
-docs/stats.md says what is counted, and has the keys of the JSON object.
+uprscope explain stats says what is counted, and has the keys of the JSON object.
 exit status: 0 done, 2 unusable input or usage, 3 the input was damaged and
 everything readable was counted."""
 

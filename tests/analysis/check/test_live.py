@@ -173,5 +173,5 @@ def test_connections_have_the_numbers_of_listings(group: int, tmp_path: Path) ->
 def test_a_connection_that_never_came_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "many.pcap"
     path.write_bytes(connections(2))
-    with pytest.raises(UsageError, match="--connection 3: no such connection"):
+    with pytest.raises(UsageError, match="no connection 3 "):
         live(path, selection=Selection(connection="3"))

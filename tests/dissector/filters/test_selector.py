@@ -159,6 +159,15 @@ def test_a_vbucket_that_never_comes_up_is_said() -> None:
     assert selector.unknown == "no vbucket 0 (no frame has a vbucket)"
 
 
+def test_a_connection_that_is_over_did_come_up() -> None:
+    for follow in (ids()[0], "1"):
+        selector = FrameSelector(None, follow, None)
+        assert chosen(selector, split([5]))
+        for name in ids():
+            selector.forget(name)
+        assert selector.unknown_connection is None
+
+
 def test_narrow_is_what_may_leave_frames_out() -> None:
     assert not FrameSelector(None, None, None).is_selective
     assert FrameSelector(None, None, 0).is_selective

@@ -15,6 +15,16 @@ def test_names_keep_the_numbers_they_came_up_with() -> None:
     assert (order.names, order.numbers) == (["b", "a", "c"], {"b": 1, "a": 2, "c": 3})
 
 
+def test_a_number_is_not_given_to_another_name() -> None:
+    order = AppearanceOrder()
+    order.add(["a", "b"])
+    order.forget("a")
+    order.forget("never seen")
+    order.add(["c", "b"])
+    assert order.numbers == {"b": 2, "c": 3}
+    assert order.names == ["", "b", "c"]
+
+
 def test_the_first_frame_tells_when_everything_began() -> None:
     def batch(*rows: tuple[str, int]) -> pa.RecordBatch:
         ids, times = [row[0] for row in rows], [row[1] for row in rows]

@@ -104,7 +104,7 @@ def test_no_pager(pager: str, tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 4
     target = tmp_path / "out"
     in_file = ("--limit", "3", "--width", "80", "-o", str(target))
-    assert run("dissect", SMALL, *in_file, PAGER=pager) == Run(0, "", "")
+    assert run("dissect", SMALL, *in_file, PAGER=pager) == Run(0, "", f"uprscope: wrote {target}: 3 frames\n")
     assert target.read_text() == done.stdout
 
 

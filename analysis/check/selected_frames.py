@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.check.selection import Selection
 
 
-class ChosenFrames:
+class SelectedFrames:
     """Counts the frames of the chosen connection, and looks for the vbucket among them."""
 
     def __init__(self, selection: Selection) -> None:
