@@ -6,9 +6,9 @@ message had arrived when it was sent, and no later message of the same kind and 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from dissector.display.message_details import reason
 from dissector.spec import registry
 
 if TYPE_CHECKING:
@@ -43,15 +43,5 @@ def refusal_of(message: Row, later: Iterable[Row]) -> Row | None:
 def told(refusal: Row) -> str:
     """Say with what a message was refused: the status by number and name, and the reason that the server gave."""
     name = registry.status_name(refusal["status"])
-    reason = _reason(refusal["text"] or "")
-    return f"{refusal['status']:#04x}{f' {name}' if name else ''}{f': {reason}' if reason else ''}"
-
-
-def _reason(text: str) -> str:
-    """Return the reason in the text of an answer: since 5.0 it may be JSON with a context and a reference."""
-    try:
-        error = json.loads(text)["error"]
-        parts = [str(error[name]) for name in ("context", "ref") if name in error]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return text
-    return ", ref ".join(parts)
+    why = reason(refusal["text"] or "")
+    return f"{refusal['status']:#04x}{f' {name}' if name else ''}{f': {why}' if why else ''}"

@@ -6,6 +6,7 @@ escaped here, everything else that a capture controls by the listing.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from itertools import groupby
@@ -17,7 +18,9 @@ from analysis.check.refusals import told
 from analysis.check.selection import EVERYTHING, Selection
 from analysis.rules import RULE_BY_ID
 from analysis.rules.model import REASONS, Severity
+from dissector.display.list_layout import ListForm
 from dissector.display.listing import Listing
+from dissector.display.times import TimeColumn
 from dissector.terminal.alignment import GUTTER, pad
 from dissector.terminal.style import safe_text
 from dissector.terminal.text_page import TIE
@@ -51,6 +54,8 @@ _PARTIES = {
     "receiver": "the receiver, whose role is not known",
 }
 _COMMAND = re.compile("`[^`]*`")  #: in a next step
+_INDENT = "    "  #: of a finding
+_NO_MARK = "   "  #: between the role of a frame and the frame
 _LEAST_TITLE = 24  #: a title that has less room goes under its row
 
 
@@ -203,12 +208,15 @@ def findings(
     transcript: Transcript,
     terminal: Terminal,
     hidden: dict[str, int] | None = None,
+    form: ListForm | None = None,
+    *,
     explained: Container[str] = (),
 ) -> Iterator[str]:
     """Give out the lines of findings; ``hidden`` counts, by rule, those that are not shown.
 
     The rules in ``explained`` are only named.
     """
+    form = form or ListForm()
     left = dict(hidden or {})
     groups = [list(group) for _, group in groupby(shown, key=lambda finding: (finding.rule, finding.severity))]
     for number, group in enumerate(groups):
@@ -219,7 +227,7 @@ def findings(
             width = max(width, len(_REFUSAL))
         for at, finding in enumerate(group):
             yield ""
-            yield from _finding(finding, transcript, terminal, width, heading=not at)
+            yield from _finding(finding, transcript, terminal, width, form, heading=not at)
         rule = group[0].rule
         if rule in left and all(later[0].rule != rule for later in groups[number + 1 :]):
             yield ""
@@ -243,7 +251,7 @@ def _rule(finding: Finding, terminal: Terminal, *, brief: bool) -> Iterator[str]
 
 
 def _finding(
-    finding: Finding, transcript: Transcript, terminal: Terminal, width: int, *, heading: bool
+    finding: Finding, transcript: Transcript, terminal: Terminal, width: int, form: ListForm, *, heading: bool
 ) -> Iterator[str]:
     sentence = f"{finding.id}  {_sentence(finding.sentence)}"
     first, *rest = terminal.wrap(sentence, "  ", "    ")
@@ -253,8 +261,9 @@ def _finding(
     refused = refusal(finding, transcript)
     yield from terminal.wrap(" ".join([*about, refused] if refused else about), "    ")
     yield from terminal.wrap(_where(finding, transcript), "    ")
-    for line in lines_of(finding, transcript, terminal, min(width, _WIDEST_ROLE), heading=heading):
-        yield f"    {line}"
+    width, form = min(width, _WIDEST_ROLE), form.indented(len(_INDENT))
+    for line in lines_of(finding, transcript, terminal, width, form, heading=heading):
+        yield f"{_INDENT}{line}"
     yield terminal.dim(f"    Wireshark: {finding.display_filter()}")
     if finding.next_step:
         next_step = safe_text(f"Next: {finding.next_step.rstrip('.')}.")
@@ -264,20 +273,30 @@ def _finding(
 
 
 def lines_of(
-    finding: Finding, transcript: Transcript, terminal: Terminal, width: int, *, heading: bool = True
+    finding: Finding,
+    transcript: Transcript,
+    terminal: Terminal,
+    width: int,
+    form: ListForm | None = None,
+    *,
+    heading: bool = True,
 ) -> Iterator[str]:
     """Give out a finding's transcript: the frames around the guilty one, and those that prove it with their roles.
 
     Roles stand before the frames, in ``width`` columns.
     """
     rows = transcript.of(finding)
-    listing = Listing(terminal, transcript.numbering)
+    margin = width + len(_NO_MARK)
+    form = (form or ListForm()).indented(margin)
+    if len({row["connection"] for row in rows}) == 1:  # it is named above
+        form = dataclasses.replace(form, droppable=("connection", *(each for each in form.droppable if each == "time")))
+    listing, times = Listing(terminal, transcript.numbering, form), TimeColumn(form.time, transcript.numbering)
     roles = _roles(finding.frames)
     refused = transcript.refusal(finding)
     if refused is not None:
         roles.setdefault(refused["frame"], _REFUSAL)
     if rows and heading:
-        yield " " * (width + 3) + listing.heading()
+        yield " " * margin + listing.heading()
     before: dict[str, Any] | None = None
     for row in rows:
         if before is not None:
@@ -285,7 +304,9 @@ def lines_of(
             if between:
                 yield terminal.dim(f"{'':{width}} {'⋮' if terminal.unicode else ':'}      {between}")
         before = row
-        yield _margin(roles.get(row["frame"]), width, terminal) + listing.line(row)
+        first, *rest = listing.lines(row, times.text(row["time_ns"]))
+        yield _margin(roles.get(row["frame"]), width, terminal) + first
+        yield from (" " * margin + line for line in rest)
 
 
 def _roles(frames: Sequence[FrameRef]) -> dict[int, str]:
@@ -300,7 +321,7 @@ def _roles(frames: Sequence[FrameRef]) -> dict[int, str]:
 
 def _margin(role: str | None, width: int, terminal: Terminal) -> str:
     if role is None:
-        return " " * (width + 3)
+        return " " * width + _NO_MARK
     marks = ("▶", "•") if terminal.unicode else (">", "*")
     mark = terminal.warning(marks[1]) if role else terminal.error(marks[0])
     return f"{role[:width]:>{width}} {mark} "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.plots.figure import TOP, WIDTH, FigureContext, count, duration
 from analysis.plots.theme import label_text
-from dissector.display.listing import show
+from dissector.display.message_details import show
 from dissector.spec import registry
 
 if TYPE_CHECKING:

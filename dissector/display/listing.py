@@ -1,150 +1,132 @@
-"""Frames as lines for people: what happened, one line per message, safe to print whatever the capture holds."""
+"""Frames as lines for people: what happened, one line per message, safe to print whatever the capture holds.
+
+What is wrong with a frame stands first, then what matters most: where a line is chopped, the rest is lost.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dissector.frames.schema import COLUMNS, FIELD_COLUMNS, NO_END
-from dissector.frames.writers import record_text
-from dissector.spec import enums, registry
-from dissector.spec.model import Dialect, Enumeration, Field, Flags
-from dissector.terminal.style import safe_text
+from dissector.display import message_details
+from dissector.display.kind_colors import request_color
+from dissector.display.list_layout import ListForm, Overflow, fitting
+from dissector.display.message_details import details, trouble
+from dissector.terminal.alignment import GUTTER, cut, display_width, filled
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.terminal.style import Terminal
 
-_NAME_WIDTH = 23  #: set_vbucket_state reply
-_KEY_WIDTH = 48
-_TEXT_WIDTH = 60
-#: Shown only when they are not zero: they are on every mutation and say little.
-_QUIET = frozenset(
-    (
-        "rev_seqno",
-        "item_flags",
-        "expiration",
-        "lock_time",
-        "nmeta",
-        "nru",
-        "collection_length",
-        "delete_time",
-        "deleted",
-        "reserved",
-        "history",
-        "metered",
-        "flush_uid",
-        "system_collection",
-        "system_scope",
-    )
-)
-#: Columns that hold all of the value they come from: its size would say nothing new.
-_READ_VALUES = ("failover_log", "features", "rollback_seqno")
-_RECORDS = 4  #: of a list that are shown
-_HEX = frozenset(column.name for column in COLUMNS if column.unsigned) | {"scope_id", "collection_id", "item_flags"}
-_NAMES = {
-    field.name: field
-    for message in registry.MESSAGES
-    if message.dialect is Dialect.DCP
-    for shape in message.shapes()
-    for layout in shape.layouts
-    for field in (*layout.extras, *layout.value)
-}
+_LEAST_WRAPPED = 40  #: columns; with less, what goes on in the next line begins further left
+_HANGING = 8
+_TIGHT = 40  #: columns; with less, the name of a lesser defect would leave no room for seqno and key
+_COLUMNS = message_details.USED | {"frame", "connection", "direction"}
 
-HEADINGS = (
-    f"{'frame':>7} {'seconds':>12} {'conn':>5}   {'message':<{_NAME_WIDTH}} {'vbucket':>7} {'opaque':>8}  what it says"
-)
+
+def columns_to_show(batch: pa.RecordBatch) -> list[str]:
+    """Return the columns that lines are made from: those that have a value in any row, and those that must be there."""
+    return [
+        name
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if name in _COLUMNS and (name in message_details.NEEDED or column.null_count < batch.num_rows)
+    ]
 
 
 class Listing:
-    """Lines of one run; time counts from the first frame."""
+    """Lines of one run."""
 
-    def __init__(self, terminal: Terminal, numbering: ConnectionNumbers) -> None:
+    def __init__(self, terminal: Terminal, numbering: ConnectionNumbers, form: ListForm | None = None) -> None:
         self._terminal = terminal
         self._numbering = numbering
+        self._form = form or ListForm()
+        self._layout = fitting(self._form)
+        room = self._form.room
+        chopped = room is not None and self._form.overflow is not Overflow.WRAP
+        self._brief = self._layout.brief and chopped
+        self._tight = chopped and self._layout.start + _TIGHT > (room or 0)
+        self._arrows = ("→", "←") if terminal.unicode else (">", "<")
 
     def heading(self) -> str:
         """Return the line above the others."""
-        return self._terminal.heading(HEADINGS)
+        text, room = self._layout.heading(self._form.time), self._form.room
+        return self._terminal.heading(text if room is None else cut(text, room, self._terminal.ellipsis))
 
-    def line(self, row: dict[str, Any]) -> str:
-        """Return a frame's line."""
-        number = self._numbering.numbers[row["connection"]]
-        seconds = f"{(row['time_ns'] - (self._numbering.start_ns or 0)) / 1e9:.6f}"
-        arrows = ("→", "←") if self._terminal.unicode else (">", "<")
-        name = row["name"] + ("" if not row["response"] else " reply")
-        vbucket = "" if row["vbucket"] is None else str(row["vbucket"])
-        left = f"{row['frame']:>7} {seconds:>12} {number:>5} {arrows[row['direction']]} "
-        middle = f"{vbucket:>7} {row['opaque']:08x}  "
-        parts = _details(row)
-        trouble = _trouble(row)
-        if trouble:
-            parts.append(self._terminal.warning(trouble))
-        text = self._style(row, f"{name:<{_NAME_WIDTH}}") + f" {middle}" + "  ".join(parts)
-        return (left + self._terminal.encode(text)).rstrip()
+    def lines(self, row: dict[str, Any], time: str) -> list[str]:
+        """Return a frame's line, or its lines if it may go on; ``time`` stands in the time column."""
+        front, name, back = self._front(row, time), self._name(row), self._back(row)
+        start = len(front) + display_width(name) + len(back)
+        room, overflow = self._form.room, self._form.overflow
+        left = None if room is None or overflow is not Overflow.CHOP else room - start
+        parts, marked = self._parts(row, left)
+        if left is not None and left < 1:
+            return [cut(f"{front}{name}".rstrip(), room or 0, self._terminal.ellipsis)]
+        if room is not None and overflow is Overflow.WRAP:
+            first, *rest = _wrapped(parts, room, start) or [""]
+            hanging = " " * (start if room - start >= _LEAST_WRAPPED else _HANGING)
+            lines = [first, *(hanging + line for line in rest)]
+        else:
+            text = GUTTER.join(parts)
+            lines = [text if left is None else cut(text, left, self._terminal.ellipsis)]
+        lines[0] = self._mark(lines[0], GUTTER.join(parts[:marked]))
+        lines[0] = f"{front}{self._paint(row, name)}{back}{lines[0]}".rstrip()
+        return lines
 
-    def _style(self, row: dict[str, Any], text: str) -> str:
+    def _front(self, row: dict[str, Any], time: str) -> str:
+        layout = self._layout
+        text = f"{row['frame']:>{layout.frame}} "
+        if layout.time:
+            text += f"{time:>{layout.time}} "
+        if layout.connection:
+            text += f"{self._numbering.numbers[row['connection']]:>{layout.connection}} "
+        return f"{text}{self._arrows[row['direction']]} "
+
+    def _name(self, row: dict[str, Any]) -> str:
+        """Return the message's name; the place of a vbucket that is not there may be used."""
+        layout = self._layout
+        width = layout.message
+        if layout.vbucket and row["vbucket"] is None:
+            width += 1 + layout.vbucket
+        name = f"{row['name']} reply" if row["response"] else row["name"]
+        return f"{name:<{width}}"
+
+    def _back(self, row: dict[str, Any]) -> str:
+        """Return what stands between the message's name and what it says."""
+        layout = self._layout
+        has_vbucket = layout.vbucket and row["vbucket"] is not None
+        vbucket = f" {row['vbucket']:>{layout.vbucket}}" if has_vbucket else ""
+        return f"{vbucket} {row['opaque']:08x}  " if layout.opaque else f"{vbucket}  "
+
+    def _parts(self, row: dict[str, Any], left: int | None) -> tuple[list[str], int]:
+        """Return what there is to say in order, and how many parts of it are about trouble."""
+        wrong = trouble(row, tight=self._tight)
+        if left is not None and wrong:
+            left -= len(wrong) + len(GUTTER)
+        parts = details(row, brief=self._brief, room=left)
+        marked = 1 if row["status"] else 0
+        if wrong:
+            parts.insert(0, wrong)
+            marked += 1
+        if not self._terminal.unicode:
+            parts = [self._terminal.encode(part) for part in parts]
+        return parts, marked
+
+    def _mark(self, text: str, wrong: str) -> str:
+        """Mark what stands in front of a text, or all that is left of it."""
+        if not wrong or not self._terminal.color:
+            return text
+        at = len(wrong) if text.startswith(wrong) else len(text)
+        return self._terminal.warning(text[:at]) + text[at:]
+
+    def _paint(self, row: dict[str, Any], text: str) -> str:
         if row["response"]:
             return self._terminal.dim(text) if not row["status"] else self._terminal.warning(text)
-        return self._terminal.name(text)
+        return self._terminal.paint(request_color(row["name"]), text)
 
 
-def _details(row: dict[str, Any]) -> list[str]:
-    parts = []
-    if row["status"] is not None:
-        parts.append(registry.status_name(row["status"]) or f"status 0x{row['status']:04x}")
-    if row["stream_id"] is not None:
-        parts.append(f"stream_id={row['stream_id']}")
-    for column in FIELD_COLUMNS:
-        value = row[column.name]
-        if value is not None and (value or column.name not in _QUIET):
-            parts.append(f"{column.name}={show(column.name, value)}")
-    if row["collection_id"] is not None:
-        parts.append(f"collection=0x{row['collection_id']:x}")
-    if row["key"] is not None:
-        parts.append(f"key={_short(row['key'], _KEY_WIDTH)}")
-    if row["features"] is not None:
-        parts.append(f"features={','.join(_feature(code) for code in row['features'])}")
-    if row["failover_log"]:
-        log = ", ".join(f"{entry['vbucket_uuid'] % 2**64:x}@{entry['seqno']}" for entry in row["failover_log"][:4])
-        parts.append(f"failover_log=[{log}{', …' if len(row['failover_log']) > 4 else ''}]")
-    if row["cache_records"]:
-        records = ", ".join(record_text(record) for record in row["cache_records"][:_RECORDS])
-        more = ", …" if len(row["cache_records"]) > _RECORDS else ""
-        parts.append(f"cache_records=[{safe_text(records)}{more}]")
-    if row["text"] is not None:
-        parts.append(f"value={_short(row['text'], _TEXT_WIDTH)}")
-    elif row["value_length"] and all(row[name] is None for name in _READ_VALUES):
-        parts.append("1 byte" if row["value_length"] == 1 else f"{row['value_length']} bytes")
-    return parts
-
-
-def show(name: str, value: int) -> str:
-    """Write a field's number with its name or flags, where it has any."""
-    field: Field | None = _NAMES.get(name)
-    names = field.names if field is not None else None
-    if isinstance(names, Enumeration):
-        member = names.member(value)
-        return member.name if member is not None else str(value)
-    if isinstance(names, Flags):
-        known = names.names(value)
-        rest = names.unknown(value)
-        return "|".join((*known, *([hex(rest)] if rest else []))) or "0"
-    if name in _HEX:
-        return f"0x{value % 2**64:x}"
-    return "no end" if value == NO_END else str(value)
-
-
-def _feature(code: int) -> str:
-    known = enums.FEATURES.member(code)
-    return known.name if known is not None else hex(code)
-
-
-def _short(data: bytes | str, width: int) -> str:
-    text = safe_text(data)
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _trouble(row: dict[str, Any]) -> str:
-    parts = list(row["defects"])
-    parts += [f"{name}={row[name]}" for name in ("gap", "skipped", "missing") if row[name]]
-    return "[" + " ".join(parts) + "]" if parts else ""
+def _wrapped(parts: list[str], room: int, start: int) -> list[str]:
+    """Put parts into lines; a part that is too long for one is broken."""
+    first = max(room - start, 1)
+    rest = first if first >= _LEAST_WRAPPED else max(room - _HANGING, 1)
+    return filled(parts, first, rest)

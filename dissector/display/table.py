@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dissector.display.listing import show
+from dissector.display.message_details import show
 from dissector.summary.schema import SIDES
 from dissector.terminal.alignment import GUTTER, cut, display_width, table_line
 from dissector.terminal.style import safe_text

@@ -50,6 +50,8 @@ def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
     if token.kind is TokenKind.WORD:
         return _named(text, token, info)
     kind = info.kind
+    if kind is FieldKind.BOOLEAN and token.nanos is None:
+        return tree.Boolean(boolean(text, token))
     if kind is FieldKind.SECONDS:
         if token.kind is TokenKind.NUMBER and token.number <= _MOST_SECONDS:
             return tree.Seconds(token.number * tree.SECOND_NS if token.nanos is None else token.nanos)
@@ -80,6 +82,15 @@ def read(text: str, token: Token, info: FieldInfo) -> tree.Literal:
         return tree.Text(value)
     there = "; key_bytes has its bytes" if info.name == "key" and token.kind is TokenKind.HEX else ""
     raise FilterError(f"expected {wanted(info)}: {info.name} is {kind.value}{there}", text, token.position)
+
+
+def boolean(text: str, token: Token) -> bool:
+    """Read true or false, or 1 or 0."""
+    if token.kind is TokenKind.NUMBER and token.number in {0, 1}:
+        return token.number == 1
+    if token.kind is TokenKind.WORD and token.text.lower() in {"true", "false"}:
+        return token.text.lower() == "true"
+    raise FilterError("expected true or false", text, token.position)
 
 
 def string(text: str, token: Token) -> str:

@@ -6,9 +6,10 @@ may recurse.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dissector.filters import literals, tree
+from dissector.filters import literals, tree, wireshark_names
 from dissector.filters.errors import FilterError, shown, suggestion
 from dissector.filters.names import LISTS, NUMERIC, ORDERED, STRINGS, FieldKind, fields
 from dissector.filters.tokens import Token, TokenKind, tokenize
@@ -36,10 +37,10 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = tokenize(text)
+        self._fields = fields()
+        self._tokens = [self._understood(token) for token in tokenize(text)]
         self._index = 0
         self._depth = 0
-        self._fields = fields()
 
     def filter(self) -> tree.Expression:
         """Read the whole text."""
@@ -49,6 +50,17 @@ class _Parser:
         if self._peek().kind is not TokenKind.END:
             raise self._unexpected('"and", "or" or the end')
         return expression
+
+    def _understood(self, token: Token) -> Token:
+        """Give a name of Wireshark's its meaning; no other word has a dot in it."""
+        if token.kind is not TokenKind.WORD or "." not in token.text:
+            return token
+        found = wireshark_names.meaning(token.text, self._fields)
+        if found is not None:
+            return replace(token, field=found.field, flag=found.flag)
+        close = suggestion(token.text, wireshark_names.known(self._fields))
+        hint = wireshark_names.why_not(token.text) or (f"did you mean {close}?" if close else "text stands in quotes")
+        raise self._error(f"no field {shown(token.text)} ({hint})", token)
 
     # Looking at tokens.
 
@@ -118,14 +130,20 @@ class _Parser:
         if self._peek().kind not in _VALUES:
             raise self._unexpected(f"a condition, {_EXAMPLE}")
         first = self._take()
+        if first.flag:
+            return self._flag(first)
         if self._at(*EQUALITY, *ORDERINGS):
-            return self._compare(first)
+            return self._entry(first) if self._asks_for_entry(first) else self._compare(first)
+        if first.text in wireshark_names.PROTOCOLS:
+            return tree.Present(tree.FieldRef(wireshark_names.ALWAYS_THERE))
         if first.kind is not TokenKind.WORD:
             raise self._unexpected("a comparison (== != < <= > >=)")
         info = self._field(first)
         field = tree.FieldRef(info.name)
         if self._at("in"):
             return self._member(field, info)
+        if self._at(*PARTS) and first.field and info.kind in LISTS:
+            raise self._error(f"{first.text} is a list here: compare a whole entry, with == or !=", self._peek())
         if self._at(*PARTS):
             return self._part(field, info)
         if self._at("matches"):
@@ -139,12 +157,39 @@ class _Parser:
         return tree.Truth(field) if info.kind is FieldKind.BOOLEAN else tree.Present(field)
 
     def _field(self, token: Token) -> FieldInfo:
-        info = self._fields.get(token.text)
+        info = self._fields.get(token.name)
+        if token.flag:
+            raise self._error(f"{token.text} is a flag: it stands alone, or on the left of == and !=", token)
         if info is None:
             close = suggestion(token.text, self._fields)
             hint = f"did you mean {close}?" if close else "uprscope explain columns lists them"
             raise self._error(f"no field {shown(token.text)} ({hint})", token)
         return info
+
+    def _flag(self, token: Token) -> tree.Expression:
+        """Read a test of one bit. Alone it asks, as in Wireshark, whether the message has the field of the bit."""
+        field = tree.FieldRef(token.field)
+        found = self._fields[token.field].constants[token.flag]
+        present = tree.Present(field)
+        if self._at(*ORDERINGS, "in", *PARTS, "matches", "has", "&"):
+            raise self._error(f"{token.text} is a flag: it stands alone, or with == or !=", self._peek())
+        if not self._at(*EQUALITY):
+            return present
+        sign = self._take()
+        is_set = tree.Bits(field, "has", (tree.Number(int(found.value), found.name),))
+        if literals.boolean(self._text, self._value()) is (sign.text == "=="):
+            return is_set
+        return both([present, tree.Not(is_set)])
+
+    def _asks_for_entry(self, token: Token) -> bool:
+        """Tell whether a name of Wireshark's stands for a list: there the field is in the message several times."""
+        return bool(token.field) and self._fields[token.field].kind in LISTS and self._at(*EQUALITY)
+
+    def _entry(self, token: Token) -> tree.Expression:
+        sign, info = self._take(), self._field(token)
+        field = tree.FieldRef(info.name)
+        one = tree.PartOf(field, "contains", literals.read(self._text, self._value(), info))
+        return one if sign.text == "==" else both([tree.Present(field), tree.Not(one)])
 
     def _value(self) -> Token:
         if self._peek().kind not in _VALUES:
@@ -179,11 +224,11 @@ class _Parser:
         if not words:
             reason = "one side has to be a field" if len(values) == 2 else "a field has to be in the middle"
             raise self._error(reason, values[order[0]])
-        return next((index for index in words if values[index].text in self._fields), words[0])
+        return next((index for index in words if values[index].name in self._fields), words[0])
 
     def _operand(self, token: Token, info: FieldInfo) -> tree.Operand:
         """Read what a field is compared with: a name of one of its values comes before a field's."""
-        other = self._fields.get(token.text) if token.kind is TokenKind.WORD else None
+        other = self._fields.get(token.name) if token.kind is TokenKind.WORD else None
         if other is None or token.text.lower() in info.constants:
             return literals.read(self._text, token, info)
         if other.kind is not info.kind and not any({info.kind, other.kind} <= alike for alike in _ALIKE):
@@ -203,8 +248,9 @@ class _Parser:
             raise self._error(f"{info.name} is {info.kind.value}: {hint}", operator)
         self._expect("{")
         items = [self._item(info)]
-        while self._at(","):
-            self._take()
+        while self._at(",") or self._peek().kind in _VALUES:  # Wireshark's older form has spaces only
+            if self._at(","):
+                self._take()
             items.append(self._item(info))
         if not self._at("}"):
             raise self._unexpected(", or }")

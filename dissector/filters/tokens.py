@@ -16,9 +16,11 @@ MAX_LENGTH = 1 << 16  #: characters of a filter
 MAX_NUMBER = (1 << 64) - 1
 
 KEYWORDS = frozenset(("and", "or", "not", "in", "contains", "startswith", "endswith", "matches", "has", "exists"))
-_SIGNS = {"&&": "and", "||": "or", "!": "not"}
+_SIGNS = {"&&": "and", "||": "or", "!": "not", "~": "matches"}
+#: Wireshark's words for operators.
+_SPELLED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 #: Signs of other languages.
-_MISTAKES = {"=": "==", "<>": "!=", "=>": ">=", "=<": "<=", "=~": "matches", "~": "matches"}
+_MISTAKES = {"=": "==", "<>": "!=", "=>": ">=", "=<": "<=", "=~": "matches"}
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", '"': b'"', "'": b"'"}
 
 _SPACE = re.compile(r"[ \t\r\n]+")
@@ -28,10 +30,10 @@ _TOKEN = re.compile(
     | (?P<address>  [0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z_.])
                   | [0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]* )
     | (?P<number>   [0-9][0-9A-Za-z_]*(?:\.[0-9]+(?![0-9A-Za-z_]|\.[0-9]))? )
-    | (?P<word>     [A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)* )
+    | (?P<word>     [A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*(?:\.[A-Za-z_][A-Za-z0-9_]*)* )
     | (?P<string>   "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' )
-    | (?P<mistake>  =~ | => | =< | <> | =(?!=) | ~ )
-    | (?P<sign>     && | \|\| | == | != | <= | >= | \.\. | [<>!&|(){},] )
+    | (?P<mistake>  =~ | => | =< | <> | =(?!=) )
+    | (?P<sign>     && | \|\| | == | != | <= | >= | \.\. | [<>!&|(){},~] )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -58,11 +60,18 @@ class Token:
     """A word, number, string or sign of the text, and where it starts."""
 
     kind: TokenKind
-    text: str  #: as written; keywords in small letters, and && || ! as the words that they stand for
+    text: str  #: as written; keywords in small letters, && || ! ~ as the words that they stand for
     position: int
     number: int = 0
     nanos: int | None = None  #: of a number with a fraction: billionths
     data: bytes = b""
+    field: str = ""  #: of a word that Wireshark has: the field that it stands for
+    flag: str = ""  #: of that field, if the word stands for a flag
+
+    @property
+    def name(self) -> str:
+        """Return the field's name that a word is, if it is one."""
+        return self.field or self.text
 
     @property
     def body(self) -> str:
@@ -96,6 +105,8 @@ def _token(text: str, found: re.Match[str]) -> Token:
             small = spelled.lower()
             if small in KEYWORDS:
                 return Token(TokenKind.KEYWORD, small, position)
+            if small in _SPELLED:
+                return Token(TokenKind.SIGN, _SPELLED[small], position)
             return Token(TokenKind.WORD, spelled, position)
         case "number":
             if "." in spelled:

@@ -82,6 +82,16 @@ CACHE_TRANSFER, CACHE_TRANSFER_END, SEQNO_ACKNOWLEDGED, OSO_SNAPSHOT = map(
 )
 
 
+_NAMED = frozenset(message.name for message in registry.MESSAGES if message.dialect is not Dialect.MEMCACHED)
+
+
+def kind_named(name: str) -> MessageKind:
+    """Return the kind of a message by its name, which all dialects share; HELLO sets connections up as well."""
+    if name in _KINDS:
+        return MessageKind(_KINDS[name])
+    return MessageKind.SETUP if name in _NAMED or name == "hello" else MessageKind.NONE
+
+
 def _kind_table() -> NDArray[np.int8]:
     """Return kinds by numbering, response or not, opcode, and in the draft subtype."""
     table = np.zeros((3, 2, 256, 256), np.int8)

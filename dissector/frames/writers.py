@@ -66,8 +66,8 @@ def destination(path: str | None) -> Iterator[IO[bytes]]:
         raise
 
 
-def open_writer(kind: str, stream: IO[bytes], schema: pa.Schema = SCHEMA) -> Writer:
-    """Make the writer of a format for rows of this schema."""
+def open_writer(kind: str, stream: IO[bytes], schema: pa.Schema = SCHEMA, *, heading: bool = True) -> Writer:
+    """Make the writer of a format for rows of this schema; without ``heading``, names of columns are not above tsv."""
     if kind == "ndjson":
         return NdjsonWriter(stream)
     if kind == "json":
@@ -75,7 +75,7 @@ def open_writer(kind: str, stream: IO[bytes], schema: pa.Schema = SCHEMA) -> Wri
     if kind == "csv":
         return CsvWriter(stream, schema)
     if kind == "tsv":
-        return TsvWriter(stream, schema)
+        return TsvWriter(stream, schema, heading=heading)
     if kind == "parquet":
         return ParquetWriter(stream, schema)
     return ArrowWriter(stream, schema)
@@ -124,9 +124,10 @@ class JsonWriter:
 class TsvWriter:
     """Tab-separated columns for people and for cut: nothing of a capture reaches the terminal raw."""
 
-    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
+    def __init__(self, stream: IO[bytes], schema: pa.Schema, *, heading: bool = True) -> None:
         self._stream = stream
-        self._stream.write(("\t".join(schema.names) + "\n").encode())
+        if heading:
+            self._stream.write(("\t".join(schema.names) + "\n").encode())
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""

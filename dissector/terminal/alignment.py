@@ -35,13 +35,42 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
     return space + text if right else text + space
 
 
-def cut(text: str, width: int) -> str:
+def cut(text: str, width: int, ellipsis: str = "…") -> str:
     """Cut a cell down to a width; an ellipsis shows that it was longer."""
     if display_width(text) <= width:
         return text
-    while display_width(text) > width - 1:
-        text = text[:-1]
-    return text + "…"
+    return text[: _fitting(text, max(width - len(ellipsis), 0))] + ellipsis[:width]
+
+
+def filled(parts: Sequence[str], first: int, rest: int) -> list[str]:
+    """Put parts into lines, of which the first one has less room; a part that is too long for a line is broken."""
+    lines, line, room = [], "", first
+    for part in parts:
+        width = display_width(part)
+        if line and display_width(line) + len(GUTTER) + width <= room:
+            line += GUTTER + part
+            continue
+        if line or (width > room and room < rest):
+            lines.append(line)
+            room = rest
+        line = part
+        while display_width(line) > room:
+            at = max(_fitting(line, room), 1)
+            lines.append(line[:at])
+            line = line[at:]
+    return [*lines, line] if line or not lines else lines
+
+
+def _fitting(text: str, width: int) -> int:
+    """Return how many characters of a text, which is longer, have room in a width."""
+    if text.isascii():
+        return width
+    used = 0
+    for at, char in enumerate(text):
+        used += display_width(char)
+        if used > width:
+            return at
+    return len(text)
 
 
 def table_line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

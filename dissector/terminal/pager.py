@@ -15,12 +15,24 @@ if TYPE_CHECKING:
 
 #: Leave at once if everything fits, keep colours, leave the text on the screen.
 _LESS = "FRX"
+_CHOP = "-S"  #: an argument and no part of LESS, which many people have set
+
+
+def scrolls_sideways(*, wanted: bool) -> bool:
+    """Tell whether :func:`paged` will start a pager that can show long lines chopped, and scroll to the rest."""
+    command = _command() if wanted and sys.stdout.isatty() else None
+    return command is not None and os.path.basename(command[0]) == "less"  # noqa: PTH119 - a word of a command line
 
 
 @contextlib.contextmanager
-def paged(*, wanted: bool) -> Iterator[IO[bytes]]:
-    """Yield a stream that ends up on standard output, by way of a pager where one is wanted and to be had."""
+def paged(*, wanted: bool, sideways: bool = False) -> Iterator[IO[bytes]]:
+    """Yield a stream that ends up on standard output, by way of a pager where one is wanted and to be had.
+
+    With ``sideways``, a pager that can do so chops long lines instead of wrapping them.
+    """
     command = _command() if wanted and sys.stdout.isatty() else None
+    if command is not None and sideways and scrolls_sideways(wanted=wanted):
+        command = [command[0], _CHOP, *command[1:]]  # in front: what the user says in PAGER comes later, and holds
     if command is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

@@ -92,15 +92,26 @@ def is_terminal(stream: IO[str]) -> bool:
 
 def text_width(stream: IO[str], env: Mapping[str, str] | None = None) -> int:
     """Return how wide text may get: COLUMNS if set, the terminal's width, else 80; never absurd."""
-    env = os.environ if env is None else env
-    columns = env.get("COLUMNS", "")
-    if columns.isascii() and columns.isdigit() and int(columns) > 0:
-        width = int(columns)
-    elif is_terminal(stream):
-        width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
-    else:
-        width = DEFAULT_WIDTH
+    width = _columns(env)
+    if width is None:
+        width = _terminal_width() if is_terminal(stream) else DEFAULT_WIDTH
     return max(MIN_WIDTH, min(MAX_WIDTH, width))
+
+
+def line_width(stream: IO[str], env: Mapping[str, str] | None = None) -> int | None:
+    """Return how wide lines of a list may get on a terminal; None for a pipe or a file, where programs read them."""
+    if not is_terminal(stream):
+        return None
+    return _columns(env) or _terminal_width()
+
+
+def _columns(env: Mapping[str, str] | None) -> int | None:
+    columns = (os.environ if env is None else env).get("COLUMNS", "")
+    return int(columns) if columns.isascii() and columns.isdigit() and int(columns) > 0 else None
+
+
+def _terminal_width() -> int:
+    return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
 def is_unicode(stream: IO[str]) -> bool:
@@ -151,6 +162,15 @@ class Terminal:
     def error(self, text: str) -> str:
         """Style what stopped the command."""
         return self._sgr("31", text)
+
+    def paint(self, code: str, text: str) -> str:
+        """Style a kind of message; the code is one of SGR, empty for text as it is."""
+        return self._sgr(code, text) if code else text
+
+    @property
+    def ellipsis(self) -> str:
+        """Return what stands for text that was cut off."""
+        return self.encode("…")
 
     def encode(self, text: str) -> str:
         """Replace box characters and arrows where the stream cannot take them."""

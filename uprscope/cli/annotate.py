@@ -38,13 +38,13 @@ def check_target(target: str, report: str | None) -> None:
         raise UsageError(f"--annotate {target}: the report goes to this file (-o): give another one")
 
 
-def refuse_input(target: str, inputs: Sequence[Input]) -> None:
+def refuse_input(target: str, inputs: Sequence[Input], option: str = "--annotate", use: str = "check") -> None:
     """Refuse a target that is one of the inputs, be it under another name."""
     if target == STANDARD_OUTPUT:
         return
     there = _identity(Path(target))
     if there is not None and any(_identity(each.path) == there for each in inputs):
-        raise UsageError(f"--annotate {target}: is one of the captures to check: give another file")
+        raise UsageError(f"{option} {target}: is one of the captures to {use}: give another file")
 
 
 def _identity(path: Path | None) -> tuple[int, int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import sys
 from typing import IO, TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.annotate import annotated, check_target, refuse_input, tell
 from uprscope.cli.connection_option import add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
+from uprscope.cli.list_options import add_list_arguments, list_form, prose_width, refuse_list_options
 from uprscope.cli.live import add_growing_argument
 from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 
@@ -70,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     chosen.add_argument("--strict", action="store_true", help="what could not be decided counts as a violation")
     shown = parser.add_argument_group("how to show it")
+    add_list_arguments(shown, neighbours=False)
     add_target_arguments(shown, FORMATS)
     shown.add_argument("--all", action="store_true", help="list rules that hold, or had nothing to check, too")
     shown.add_argument(
@@ -105,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
     from uprscope.cli.dissect import report  # noqa: PLC0415
 
     choose_format(args, FORMATS)
+    if args.format != "text":
+        refuse_list_options(args)
     if args.live or args.growing:
         from uprscope.cli.live_check import check_usage  # noqa: PLC0415
 
@@ -231,10 +236,13 @@ def _write(
         transcript = read(inputs, options, shown, watch)
     to_stdout = args.output in (None, "-")
     terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
+    terminal = dataclasses.replace(terminal, width=prose_width(args, terminal.width))
     encoding = sys.stdout.encoding if to_stdout else "utf-8"
-    with paged(wanted=not args.no_pager) if to_stdout else destination(args.output) as stream:
+    wanted = to_stdout and not args.no_pager
+    form = list_form(args, paged=wanted)
+    with paged(wanted=wanted, sideways=not args.wrap) if to_stdout else destination(args.output) as stream:
         print_lines(stream, terminal, encoding, summary.lines(terminal, everything=args.all))
-        print_lines(stream, terminal, encoding, text_report.findings(shown, transcript, terminal, hidden))
+        print_lines(stream, terminal, encoding, text_report.findings(shown, transcript, terminal, hidden, form))
         closing = terminal.wrap(summary.closing(strict=args.strict))
         print_lines(stream, terminal, encoding, ["", *(terminal.heading(line) for line in closing)])
 

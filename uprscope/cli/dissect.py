@@ -11,14 +11,18 @@ from typing import IO, TYPE_CHECKING, Any
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.connection_option import NameOnPipe, add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
+from uprscope.cli.list_options import add_list_arguments, list_form, refuse_list_options
 from uprscope.cli.live import add_growing_argument, are_live, found_inputs, prompt, stoppable, tell_end
 from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
+from uprscope.cli.packet_output import PacketOutput, inputs_of, refuse_other_output
+from uprscope.cli.tshark_options import add_tshark_arguments, apply_tshark_options, heading_wanted, own_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
+    from dissector.display.list_layout import ListForm
     from dissector.filters import Filter
     from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.frames.run_columns import RunColumns
@@ -35,6 +39,8 @@ examples:
   uprscope dissect capture.pcap --filter 'defects' -V
   uprscope dissect capture.pcap --follow 2 --vbucket 17
   uprscope dissect ring/*.pcap.zst --limit 100 --no-pager
+  uprscope dissect -r capture.pcap -Y 'upr.status != success' -t ad -c 20
+  uprscope dissect -r capture.pcap -Y 'upr.vbucket == 5' -w vbucket-5.pcapng
   uprscope dissect capture.pcap --format ndjson | jq .name
   uprscope dissect capture.pcap --format parquet -o frames.parquet
   tcpdump -U -w - port 11210 | uprscope dissect -
@@ -52,15 +58,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_growing_argument(add_reading_arguments(parser))
     chosen = parser.add_argument_group("which frames")
-    chosen.add_argument("--filter", metavar="EXPR", help="only frames for which this holds (uprscope explain filters)")
+    chosen.add_argument(
+        "-Y", "--filter", metavar="EXPR", help="only frames for which this holds (uprscope explain filters)"
+    )
     add_connection_argument(chosen, "only this connection", first="--follow")
     chosen.add_argument(
         "--vbucket", type=_vbucket, metavar="N", help="only this vbucket, answers to its requests included"
     )
-    chosen.add_argument("--limit", type=positive, metavar="N", help="stop after N frames")
+    chosen.add_argument(
+        "-c", "--limit", type=positive, metavar="N", help="stop after N frames, of those that are shown (tshark: read)"
+    )
     shown = parser.add_argument_group("how to show them")
     shown.add_argument("-V", "--tree", action="store_true", help="every byte of each frame, with offset and meaning")
     shown.add_argument("-x", "--hex", action="store_true", help="a hexadecimal dump of each frame")
+    add_list_arguments(shown)
     add_target_arguments(shown)
     shown.add_argument(
         "--fields", metavar="A,B,...", help="these columns only, in this order (uprscope explain columns)"
@@ -71,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--values", action="store_true", help="keep the values of documents in the rows")
     shown.add_argument("--show-secrets", action="store_true", help="do not withhold log-ins, keys and tokens")
     shown.add_argument("--no-pager", action="store_true", help="do not page long text on a terminal")
+    add_tshark_arguments(parser)
 
 
 def _vbucket(text: str) -> int:
@@ -91,10 +103,15 @@ def run(args: argparse.Namespace) -> int:
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
     options = options_of(args)
+    apply_tshark_options(args)
+    if args.write is not None:
+        refuse_other_output(args)
     names = fields_of(args)
     _check_usage(args)
     chosen: Filter | None = parse(args.filter) if args.filter is not None else None
     numbering = ConnectionNumbers()
+    if args.write is not None:
+        return _write_packets(args, options, chosen, numbering)
     inputs = found_inputs(args.captures, growing=args.growing, rows=True)
     live = are_live(inputs)
     named, follow = None, None
@@ -133,14 +150,40 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DAMAGED if reader.report.damage else 0
 
 
+def _write_packets(
+    args: argparse.Namespace, options: ReadOptions, chosen: Filter | None, numbering: ConnectionNumbers
+) -> int:
+    """Write the packets of the chosen frames, and return the exit status."""
+    from dissector.errors import UsageError  # noqa: PLC0415
+    from dissector.filters.selector import FrameSelector  # noqa: PLC0415
+    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
+    from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
+    from dissector.frames.sources import open_frames  # noqa: PLC0415
+    from dissector.terminal.progress import progress  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        inputs = inputs_of(args, stack)
+        selector = FrameSelector(chosen, chosen_connection(args, inputs, options), args.vbucket, numbering)
+        output = PacketOutput(args.write, inputs, options)
+        derived, needed = RunColumns(selector.columns, numbering), with_sources(output.columns | selector.columns)
+        reader = open_frames(inputs, dataclasses.replace(options, columns=needed))
+        with progress(reader, wanted=True) as advance:
+            whole = _copy(reader, derived, selector, output, args.limit, advance)
+        if whole and selector.unknown is not None:
+            raise UsageError(selector.unknown)
+        output.close()
+    report(reader.report, filtered=selector.is_selective)
+    return EXIT_DAMAGED if reader.report.damage else 0
+
+
 def _copy(
     reader: BatchReader,
     derived: RunColumns,
     selector: Any,
-    writer: FrameWriter,
+    writer: FrameWriter | PacketOutput,
     limit: int | None,
     advance: Any,
-    named: NameOnPipe | None,
+    named: NameOnPipe | None = None,
 ) -> bool:
     """Write what is selected; return whether the inputs were read to their end."""
     left = limit
@@ -153,9 +196,8 @@ def _copy(
         if left is not None:
             indexes = indexes[:left]
             left -= len(indexes)
-        if len(indexes):
-            writer.write(batch, table, indexes)
-            writer.frames += len(indexes)
+        writer.write(batch, table, indexes)
+        writer.frames += len(indexes)
         if left is not None and left <= 0:
             return False
     return True
@@ -167,6 +209,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     choose_format(args, tsv=args.fields is not None)
     if (args.tree or args.hex) and (args.format != "text" or args.fields is not None):
         raise UsageError("-V and -x show text: they go with neither --format nor --fields")
+    if args.format != "text" or args.fields is not None:
+        refuse_list_options(args)
 
 
 def fields_of(args: argparse.Namespace) -> list[str] | None:
@@ -175,7 +219,8 @@ def fields_of(args: argparse.Namespace) -> list[str] | None:
         return None
     from dissector.frames.derived_columns import row_columns_of  # noqa: PLC0415 - brings pyarrow along
 
-    return row_columns_of(args.fields, "--fields")
+    option = "-e" if args.tshark_fields else "--fields"
+    return row_columns_of(own_names(args.fields, option), option)
 
 
 def columns_for(args: argparse.Namespace, names: list[str] | None) -> list[str]:
@@ -197,8 +242,10 @@ class FrameWriter:
         self._names = names
 
     def write(self, batch: pa.RecordBatch, table: FrameTable | None, indexes: Any) -> None:
-        """Write the chosen rows."""
+        """Write the chosen rows; every batch comes here, even if none of its rows is chosen."""
         del table
+        if not len(indexes):
+            return
         rows = batch if len(indexes) == batch.num_rows else batch.take(indexes)
         self._writer.write(rows.select(schema(self._names).names))
 
@@ -215,9 +262,15 @@ class TextWriter(FrameWriter):
     """Lines, trees and dumps for people."""
 
     def __init__(
-        self, stream: IO[bytes], args: argparse.Namespace, options: ReadOptions, numbering: ConnectionNumbers
+        self,
+        stream: IO[bytes],
+        args: argparse.Namespace,
+        options: ReadOptions,
+        numbering: ConnectionNumbers,
+        form: ListForm,
     ) -> None:
         from dissector.display.listing import Listing  # noqa: PLC0415 - brings pyarrow along
+        from dissector.display.times import TimeColumn  # noqa: PLC0415
 
         self._stream = stream
         self._args = args
@@ -225,21 +278,35 @@ class TextWriter(FrameWriter):
         to_stdout = args.output in (None, "-")
         self._terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
         self._encoding = sys.stdout.encoding if to_stdout else "utf-8"
-        self._listing = Listing(self._terminal, numbering)
+        self._listing = Listing(self._terminal, numbering, form)
+        self._times = TimeColumn(form.time, numbering)
         self._begun = False
 
     def write(self, batch: pa.RecordBatch, table: FrameTable | None, indexes: Any) -> None:
         """Write the chosen frames."""
+        times = self._times.texts(batch, indexes)
+        if not times:
+            return
         lines: list[str] = []
         if not self._begun and not self._args.tree:
             lines.append(self._listing.heading())
         self._begun = True
-        for index, row in zip(indexes.tolist(), batch.take(indexes).to_pylist(), strict=True):
+        for index, row, time in zip(indexes.tolist(), self._rows(batch, indexes), times, strict=True):
             if not self._args.tree:
-                lines.append(self._listing.line(row))
+                lines += self._listing.lines(row, time)
             if (self._args.tree or self._args.hex) and table is not None:
                 lines += self._details(row, table.data(index))
         self._stream.write(("\n".join(lines) + "\n").encode(self._encoding, "backslashreplace"))
+
+    def _rows(self, batch: pa.RecordBatch, indexes: Any) -> list[dict[str, Any]]:
+        """Return the chosen rows; where they become lines only, with the columns that these take."""
+        from dissector.display.listing import columns_to_show  # noqa: PLC0415
+
+        rows = batch.take(indexes)
+        if not self._args.tree and not self._args.hex:
+            rows = rows.select(columns_to_show(rows))
+        found: list[dict[str, Any]] = rows.to_pylist()
+        return found
 
     def _details(self, row: dict[str, Any], data: bytes) -> Iterator[str]:
         from dissector.codec.decoder import decode  # noqa: PLC0415 - trees only
@@ -281,14 +348,18 @@ def opened(
 
     for_people = args.format in ("text", "json")
     to_stdout = args.output in (None, "-")
-    target = paged(wanted=for_people and not args.no_pager and not live) if to_stdout else destination(args.output)
+    wanted = to_stdout and for_people and not args.no_pager and not live
+    form = list_form(args, paged=wanted) if args.format == "text" and names is None else None
+    listed = form is not None and not args.tree and not args.wrap
+    target = paged(wanted=wanted, sideways=listed) if to_stdout else destination(args.output)
     with target as opened_stream:
         stream = prompt(opened_stream, wanted=live)
-        if args.format == "text" and names is None:
-            writer: FrameWriter = TextWriter(stream, args, options, numbering)
+        if form is not None:
+            writer: FrameWriter = TextWriter(stream, args, options, numbering, form)
         else:
             kind = "tsv" if args.format == "text" else args.format
-            writer = FrameWriter(open_writer(kind, stream, marked(schema(names), inspected=options.inspect)), names)
+            form_schema = marked(schema(names), inspected=options.inspect)
+            writer = FrameWriter(open_writer(kind, stream, form_schema, heading=heading_wanted(args)), names)
         try:
             yield writer
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dissector.errors import UsageError
 from dissector.spec.model import Dialect
@@ -13,6 +13,8 @@ from dissector.tcp.limits import Limits
 from dissector.tcp.ports import Ports
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dissector.options import ReadOptions
     from dissector.pseudonyms import Pseudonyms
 
@@ -26,13 +28,27 @@ def add_reading_arguments(
 
     ``redaction``: whether it can be asked for.
     """
-    parser.add_argument(
+    positional = parser.add_argument(
         "captures",
         nargs="*" if optional else "+",
+        default=[],
+        action=_Captures,
         metavar="CAPTURE",
         help="file, directory, pattern, or - for standard input",
     )
     reading = parser.add_argument_group("reading")
+    reading.add_argument(
+        "-r",
+        dest="captures",
+        default=[],
+        action=_Captures,
+        const=positional,
+        metavar="FILE",
+        help="another way to name a CAPTURE, as in tshark",
+    )
+    reading.add_argument(
+        "-n", action="store_true", dest="no_names", help="does nothing: addresses and ports are never resolved"
+    )
     reading.add_argument("--separate", action="store_true", help="connections do not go on from one file to the next")
     reading.add_argument(
         "--port", action="append", default=[], metavar="N", help="this port is memcached, whatever it looks like"
@@ -57,6 +73,28 @@ def add_reading_arguments(
             help=f"default: {field.default:,}",
         )
     return reading
+
+
+class _Captures(argparse.Action):
+    """Collects captures, named with an option or without, in the order given.
+
+    The option's constant is the positional argument, which is not needed beside it. Without the option it is needed,
+    and argparse says so.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Add one capture or several."""
+        del parser, option_string
+        if isinstance(self.const, argparse.Action):
+            self.const.nargs, self.const.required = "*", False
+        named = [values] if isinstance(values, str) else [*(values or ())]
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *named])
 
 
 def _add_redaction_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import IO, TYPE_CHECKING
 
 from dissector.terminal.style import Terminal
+from uprscope.cli.list_options import list_form
 from uprscope.cli.live import found_inputs, prompt, stoppable, tell_begin, tell_end
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class _FindingWriter:
         to_stdout = args.output in (None, "-")
         self._terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
         self._encoding = sys.stdout.encoding if to_stdout else "utf-8"
+        self._form = list_form(args, paged=False)
         self._shown: Counter[str] = Counter()  #: findings by rule
 
     def write(self, findings: Sequence[Finding]) -> None:
@@ -108,7 +110,7 @@ class _FindingWriter:
             self._shown[rule] += 1
             if not self._args.limit or before < self._args.limit:
                 yield from text_report.findings(
-                    [finding], transcript, self._terminal, explained={rule} if before else ()
+                    [finding], transcript, self._terminal, form=self._form, explained={rule} if before else ()
                 )
             elif before == self._args.limit:
                 yield ""

@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
                 if not made.packets and not args.all:
                     raise UsageError("no packet is chosen: there is nothing to write")
     report(read)
-    _tell(args.output, made, wanted)
+    tell(args.output, made, wanted)
     return EXIT_DAMAGED if read.damage else 0
 
 
@@ -187,7 +187,8 @@ def _hint(inputs: list[Input], options: ReadOptions, rule: Rule) -> str:
     return f"of {rule.id} there is {', '.join(others)}" if others else f"nothing breaks {rule.id} here"
 
 
-def _tell(target: str, made: SliceResult, wanted: tuple[str, Rule] | None) -> None:
+def tell(target: str, made: SliceResult, wanted: tuple[str, Rule] | None = None) -> None:
+    """Say on stderr what was written."""
     terminal = Terminal.of(sys.stderr)
     about = f" for {wanted[0]}" if wanted is not None else ""
     wrote = "" if target == STANDARD_OUTPUT else f"wrote {safe_text(target)}: "

@@ -103,7 +103,8 @@ def test_no_pager(pager: str, tmp_path: Path) -> None:
     done = run("dissect", SMALL, "--limit", "3", "--no-pager", PAGER=pager)
     assert len(done.stdout.splitlines()) == 4
     target = tmp_path / "out"
-    assert run("dissect", SMALL, "--limit", "3", "-o", str(target), PAGER=pager) == Run(0, "", "")
+    in_file = ("--limit", "3", "--width", "80", "-o", str(target))
+    assert run("dissect", SMALL, *in_file, PAGER=pager) == Run(0, "", f"uprscope: wrote {target}: 3 frames\n")
     assert target.read_text() == done.stdout
 
 
@@ -153,3 +154,48 @@ def test_less_leaves_at_once_where_everything_fits_and_the_user_s_wishes_come_fi
     shown = "sh -c 'cat >/dev/null; echo LESS=$LESS'"
     assert alone(PAGER=shown).stdout == "LESS=FRX\n"
     assert alone(PAGER=shown, LESS="S").stdout == "LESS=S\n"
+
+
+# -------------------------------------------------------------------------------------------- lines wider than a screen
+
+
+@pytest.fixture
+def less(tmp_path: Path) -> dict[str, str]:
+    """A pager that is called less, and says how it was called."""
+    script = tmp_path / "bin" / "less"
+    script.parent.mkdir()
+    script.write_text(f"#!/bin/sh\necho '{MARK}' $@\ncat\n")
+    script.chmod(0o755)
+    return {"PATH": f"{script.parent}{os.pathsep}{os.environ['PATH']}", "PAGER": "less -i", "COLUMNS": "60"}
+
+
+def test_a_pager_that_scrolls_sideways_gets_whole_lines_and_chops_them(less: dict[str, str]) -> None:
+    mark, heading, *lines = run("dissect", SMALL, "--limit", "40", **less).stdout.splitlines()
+    assert mark == f"{MARK} -S -i"
+    assert heading.split() == ["frame", "conn", "message", "vb", "what", "it", "says"]  # columns fit the terminal
+    assert len(lines) == 40
+    assert max(map(len, lines)) > 60
+    assert not any("…" in line for line in lines)
+    check = run("check", SMALL, "--limit", "1", "--rules", "OPQ,SNP", **less).stdout.splitlines()
+    assert check[0] == f"{MARK} -S -i"
+
+
+@pytest.mark.parametrize("option", ["--wrap", "-V"])
+def test_what_is_wrapped_is_not_chopped(less: dict[str, str], option: str) -> None:
+    lines = run("dissect", SMALL, "--limit", "40", option, **less).stdout.splitlines()
+    assert lines[0] == f"{MARK} -i"
+    assert option == "-V" or max(map(len, lines)) <= 60
+
+
+def test_other_pagers_and_terminals_get_chopped_lines(pager: str) -> None:
+    for extra in ({"PAGER": pager}, {"PAGER": ""}):
+        shown = run("dissect", SMALL, "--limit", "40", COLUMNS="60", **extra).stdout
+        lines = [line for line in shown.splitlines() if MARK not in line]
+        assert len(lines) == 41
+        assert max(map(len, lines)) == 60
+        assert sum(line.endswith("…") for line in lines) > 5
+
+
+def test_a_pipe_gets_whole_lines_whatever_the_terminal_has() -> None:
+    lines = run("dissect", SMALL, "--limit", "40", terminal=False, COLUMNS="60").stdout.splitlines()
+    assert max(map(len, lines)) > 150
