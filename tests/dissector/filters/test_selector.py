@@ -165,7 +165,7 @@ def test_a_connection_that_is_over_did_come_up() -> None:
         assert chosen(selector, split([5]))
         for name in ids():
             selector.forget(name)
-        assert selector.unknown_connection is None
+        assert selector.unknown is None
 
 
 def test_narrow_is_what_may_leave_frames_out() -> None:
