@@ -21,8 +21,7 @@ decode       one message from its bytes
 A mistake of the caller is an UprscopeError of one clear line. A damaged
 capture is no mistake: what is readable is read; ``report`` has the losses.
 
-``uprscope explain library`` shows all of it; ``python -m uprscope`` is the
-command line.
+``uprscope explain library`` has all; ``python -m uprscope`` is the command.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def columns_of(
             import difflib  # noqa: PLC0415 - only for mistyped names
 
             close = difflib.get_close_matches(name, [*schema.names, *aliases], 1)
-            hint = f"did you mean {close[0]}?" if close else "docs/frames.md lists them"
+            hint = f"did you mean {close[0]}?" if close else "uprscope explain columns lists them"
             raise UsageError(f"{option}: no column {name!r} ({hint})")
         if names.count(name) > 1:
             raise UsageError(f"{option}: {name} is there twice")

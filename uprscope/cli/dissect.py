@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = found_inputs(args.captures, growing=args.growing, rows=True)
     live = are_live(inputs)
     named, follow = None, None
-    if needs_names(args) and live:
+    if needs_names(args) and (live or any(each.once for each in inputs)):
         named = NameOnPipe(args.connection)
     else:
         follow = chosen_connection(args, inputs, options)

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 from dissector.terminal.style import Terminal
 from uprscope.cli.list_options import list_form
 from uprscope.cli.live import found_inputs, prompt, stoppable, tell_begin, tell_end
+from uprscope.cli.output_options import counted, tell_written
 
 if TYPE_CHECKING:
     import argparse
@@ -65,6 +66,7 @@ def run_live(args: argparse.Namespace, asked: Sequence[Rule], selection: Selecti
         require_messages(inspection, inputs)
         summary = CheckSummary(inspection, rules, selection)
         writer.close(summary)
+    tell_written(args.output, counted(len(inspection.findings), "finding"))
     tell_end(inputs, reader.report)
     report(inspection.report)
     tell_left_out(asked, rules, inputs)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import IO, TYPE_CHECKING
 
 from dissector.terminal.style import Terminal
+from uprscope.cli.connection_option import add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of
-from uprscope.cli.output_options import add_target_arguments, choose_format
+from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_reading_arguments(parser)
     wanted = parser.add_argument_group("what to count")
-    wanted.add_argument("--connection", metavar="C", help="this connection only: its number or its id")
+    add_connection_argument(wanted, "this connection only")
     shown = parser.add_argument_group("how to show it")
     add_target_arguments(shown, FORMATS)
     shown.add_argument("--all", action="store_true", help="all rows of the tables, instead of one screen")
@@ -44,18 +46,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Count, and return the exit status."""
     from analysis.stats.collect import collect  # noqa: PLC0415 - brings numpy and pyarrow along
-    from dissector.capture import expand  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
+    from uprscope.cli.check import found as found_inputs  # noqa: PLC0415
     from uprscope.cli.check import watching  # noqa: PLC0415
     from uprscope.cli.dissect import report  # noqa: PLC0415
 
     choose_format(args, FORMATS)
-    with watching() as watch:
-        found, read = collect(
-            expand(args.captures, rows=True), options_of(args), connection=args.connection, watch=watch
-        )
+    options = options_of(args)
+    with contextlib.ExitStack() as stack:
+        inputs = found_inputs(args.captures, stack, twice=needs_names(args), rows=True)
+        connection = chosen_connection(args, inputs, options)
+        with watching() as watch:
+            found, read = collect(inputs, options, connection=connection, watch=watch)
     with destination(args.output) as stream:
         _write(args, found, stream)
+    tell_written(args.output, f"statistics of {counted(read.frames, 'frame')}")
     report(read)
     return EXIT_DAMAGED if read.damage else 0
 

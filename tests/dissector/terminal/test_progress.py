@@ -109,7 +109,8 @@ def test_a_long_writing_shows_a_bar(tmp_path: Path) -> None:
     status, out, err = run("1", *words, terminals=(False, True))
     assert (status, out) == (0, "")
     assert "━" in err
-    assert run("unchanged", *words, terminals=(False, True)) == (0, "", "")
+    wrote = f"uprscope: wrote {tmp_path / 'big.pcap'}: 1,602 packets\n"
+    assert run("unchanged", *words, terminals=(False, True)) == (0, "", wrote)
 
 
 # ------------------------------------------------------------------------------------------------------- the bar alone
