@@ -6,6 +6,7 @@ been left out since.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dissector.array_types import Longs, Mask
 
 _NAMES = {each.column.name: each for each in NAME_COLUMNS}
+_NUMBERED = frozenset(("seconds", "connection_number"))
 _SECOND_NS = 1e9
 
 
@@ -44,13 +46,15 @@ class RunColumns:
             return batch
         self._answered = None
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        for name in self._wanted - columns.keys():
+        missing = self._wanted - columns.keys()
+        if missing & _NUMBERED:
+            self._numbering.see(batch)
+        for name in missing:
             columns[name] = self._made(name, batch)
         if batch.num_rows and "time_ns" in batch.schema.names:
             self._last_ns = batch.column("time_ns")[batch.num_rows - 1].as_py()
-        chosen = [column for column in ROW_COLUMNS if column.name in columns]
-        schema = pa.schema([column.field for column in chosen], batch.schema.metadata)
-        return pa.RecordBatch.from_arrays([columns[column.name] for column in chosen], schema=schema)
+        schema = _schema(frozenset(columns))
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _made(self, name: str, batch: pa.RecordBatch) -> pa.Array:
         """Make a column."""
@@ -64,7 +68,6 @@ class RunColumns:
             case "delta":
                 return self._delta(batch)
             case "connection_number":
-                self._numbering.see(batch)
                 ids, places = encoded(batch.column("connection"))
                 numbers = self._numbering.indexes(ids.to_pylist()) + 1
                 return numeric(pa.int64(), numbers[places])
@@ -73,7 +76,6 @@ class RunColumns:
         return self._of_answers(name, batch)
 
     def _seconds(self, batch: pa.RecordBatch) -> pa.Array:
-        self._numbering.see(batch)
         return pa.array((_numbers(batch, "time_ns") - (self._numbering.start_ns or 0)) / _SECOND_NS)
 
     def _delta(self, batch: pa.RecordBatch) -> pa.Array:
@@ -86,6 +88,12 @@ class RunColumns:
             self._answered = self._answers.take(batch)
         requests, took_ns = self._answered
         return numeric(pa.int64(), requests if name == "response_to" else took_ns, requests != NO_REQUEST)
+
+
+@cache
+def _schema(names: frozenset[str]) -> pa.Schema:
+    """Return the schema of some columns, in the order of rows."""
+    return pa.schema([column.field for column in ROW_COLUMNS if column.name in names])
 
 
 def _numbers(batch: pa.RecordBatch, name: str) -> Longs:
