@@ -22,6 +22,7 @@ import pytest
 
 from dissector.frames.reader import FrameReader
 from tests.support import hostile, tcp_by_hand
+from tests.support.live_feed import heeds_interrupts
 from tests.support.tcp_by_hand import CLIENT, SERVER, Conversation, mutation
 from uprscope import cli
 
@@ -178,11 +179,6 @@ def test_a_disk_that_fills_up_leaves_nothing(tmp_path: Path, form: str) -> None:
     one_line(done.stderr, "File too large")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert kept.read_text() == "from before"
-
-
-def heeds_interrupts() -> None:
-    """Undo what a shell does to a job that it starts in the background: the tests may be part of one."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("form", ["text", "ndjson", "csv", "arrow", "parquet"])

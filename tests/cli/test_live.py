@@ -255,10 +255,14 @@ def test_a_check_of_a_growing_file_ends_with_its_summary(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(GrowingFile, "_pause", wait)
-    assert cli.main(["check", str(path), "--growing", "--rules", "SNP-05"]) == 1
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark, or a shell, may have set another one
+    try:
+        assert cli.main(["check", str(path), "--growing", "--rules", "SNP-05"]) == 1
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert [text.count("  SNP-05-") for text in shown] == [1, 1]  # packets 32 and 45 show one each
     assert capsys.readouterr().out.startswith(f"\n{len(complete)} frames on 1 connection, 1 rule: 1 violated.\n")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_limit_of_findings_shown(capsys: pytest.CaptureFixture[str]) -> None:

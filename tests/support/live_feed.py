@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -86,6 +87,11 @@ class Running:
         self._queue.put(b"")
 
 
+def heeds_interrupts() -> None:
+    """Undo what a shell does to a job that it starts in the background: the tests may be part of one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def running(*words: str | Path) -> Iterator[Running]:
     """Run a command of uprscope, and be sure that it is gone after the block."""
@@ -95,6 +101,7 @@ def running(*words: str | Path) -> Iterator[Running]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "COLUMNS": "100"},
+        preexec_fn=heeds_interrupts,  # noqa: PLW1509 - the child has one thread
     )
     with process:
         try:

@@ -47,7 +47,7 @@ def test_answers_that_may_be_another_streams_are_unknown() -> None:
         conversation.emissions.insert(at, type(marker)(side, frame))
     result = checking.findings_of(talks, rules=MINE)
     assert not result.of("TKO-04")
-    assert result.tallies["TKO-04"].unknown["gap"]
+    assert result.tallies["TKO-04"].unknown["unreadable"]
 
 
 @pytest.mark.shared

@@ -620,7 +620,7 @@ def check_row(packet: Any, header: Any, row: Row) -> None:
     assert [info.stream_id for info in header.framing if isinstance(info, layers.UPRStreamIdInfo)] == (
         [] if row["stream_id"] is None else [row["stream_id"]]
     )
-    assert body.key == (row["key"] or b"")
+    assert body.key == (row["key_bytes"] or b"")
     assert len(value_bytes(body)) == row["value_length"]
     if row["value"] is not None:
         assert value_bytes(body) == row["value"]
