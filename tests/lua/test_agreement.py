@@ -237,7 +237,7 @@ def test_recorded_and_rough_captures(recorded: dict[Path, dict[int, list[Message
 def test_captures_beside_the_checkout(shared_dir: Path) -> None:
     known = {path.name for path in RECORDED}
     beside = [path for path in sorted((shared_dir / "captures").glob("*.pcap*")) if path.name not in known]
-    unlike = {path.name: compared(path, {})[:3] for path in beside}
+    unlike = {path.name: compared(path, {})[:3] for number, path in enumerate(beside) if InUse.takes(number)}
     assert {name: lines for name, lines in unlike.items() if lines} == {}
     assert len(beside) > 5
 

@@ -19,7 +19,7 @@ from analysis.codegen.lua_rules import CHECKED
 from analysis.rules import RULE_BY_ID
 from tests.support.paths import ROOT
 from tests.support.plugin import Part, can_be_merged, carrying, leave_out, merge, tshark
-from tests.support.wiresharks import SUITES
+from tests.support.wiresharks import FULL, SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -160,7 +160,7 @@ def the_beginning(count: int, chance: random.Random) -> set[int]:
 LOSSES: tuple[Callable[[int, random.Random], set[int]], ...] = (one_packet, some_packets, the_beginning)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 if FULL else 1))
 def test_after_a_loss_the_plugin_says_nothing_that_the_check_does_not_say(
     wireshark: Wireshark, tmp_path: Path, seed: int
 ) -> None:

@@ -26,6 +26,7 @@ SUITES = {"4.0": "bookworm", "4.4": "trixie", "4.6": "forky"}
 KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.pgp", "/usr/share/keyrings/debian-archive-keyring.gpg")
 NOBODY = 65534
 TIMEOUT_S = 900
+FULL = os.environ.get("UPRSCOPE_SWEEP") == "full"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,15 @@ class InUse:
     """The one that the tests at hand are about; the fixture ``wireshark`` chooses it."""
 
     wireshark: Wireshark
+
+    @classmethod
+    def takes(cls, number: int) -> bool:
+        """Tell whether it reads a capture of this number: the newest one reads all, the others share them.
+
+        With ``make sweep`` each reads all.
+        """
+        turn = list(SUITES).index(cls.wireshark.version)
+        return FULL or turn == len(SUITES) - 1 or number % (len(SUITES) - 1) == turn
 
 
 @cache
