@@ -18,7 +18,7 @@ except ImportError:  # pragma: no cover - it is not public, so it may go away
     from pyarrow.compute import call_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +49,30 @@ def encoded(values: pa.Array) -> tuple[pa.Array, Ints]:
         return values.slice(0, 1), np.zeros(len(values), np.int32)
     found = call_function("dictionary_encode", [values])
     return found.dictionary, found.indices.to_numpy()
+
+
+def translated(values: pa.Array, kind: pa.DataType, translate: Callable[[Any], Any]) -> pa.Array:
+    """Return what each value becomes, as an array of type ``kind``; each value is asked for once, null stays null."""
+    found = call_function("dictionary_encode", [values])
+    return call_function("take", [pa.array(map(translate, found.dictionary.to_pylist()), kind), found.indices])
+
+
+def joined(lists: pa.Array, between: str) -> pa.Array:
+    """Return the texts of each list as one text."""
+    return call_function("binary_join", [lists, pa.scalar(between)])
+
+
+def holds(column: pa.Array, number: int) -> bool:
+    """Tell whether a column's greatest number is this one: looking for the greatest needs no memory."""
+    return bool(call_function("min_max", [column])["max"].as_py() == number)
+
+
+def is_shared(one: pa.Array, other: pa.Array) -> bool:
+    """Tell whether two arrays are the same piece of memory, and so the same values."""
+    if (len(one), one.offset) != (len(other), other.offset):
+        return False
+    ours, theirs = ([None if part is None else part.address for part in array.buffers()] for array in (one, other))
+    return ours == theirs
 
 
 def _repeats(texts: pa.Array) -> bool:
