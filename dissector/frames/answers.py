@@ -37,10 +37,7 @@ _OPCODE, _SIDE, _CONNECTION = 32, 40, 41  #: where the parts of a pair's key beg
 def _answered() -> Mask:
     """Tell, by dialect and opcode, which requests have to be answered."""
     table = np.zeros((len(Dialect), 256), bool)
-    table[:] = [
-        any(known.opcode == opcode for known in registry.MESSAGES if known.dialect is Dialect.MEMCACHED)
-        for opcode in range(256)
-    ]
+    table[:, [known.opcode for known in registry.MESSAGES if known.dialect is Dialect.MEMCACHED]] = True
     for known in registry.MESSAGES:
         if known.dialect is not Dialect.MEMCACHED:
             table[_DIALECTS[known.dialect.value], known.opcode] = known.reply is Reply.ALWAYS
