@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dissector.array_types import Ints, Longs, Mask
 
 
+_TEXT = pa.string()
 _FEW = 16  #: up to so many texts, hashing costs no more than the comparison
 _WIDTHS: dict[pa.DataType, np.dtype[Any]] = {
     pa.int16(): np.dtype(np.int16),
@@ -54,6 +55,8 @@ def encoded(values: pa.Array) -> tuple[pa.Array, Ints]:
 def translated(values: pa.Array, kind: pa.DataType, translate: Callable[[Any], Any]) -> pa.Array:
     """Return what each value becomes, as an array of type ``kind``; each value is asked for once, null stays null."""
     found = call_function("dictionary_encode", [values])
+    if len(found.dictionary) == 1 and not values.null_count:
+        return same(translate(found.dictionary[0].as_py()), len(values), kind)
     return call_function("take", [pa.array(map(translate, found.dictionary.to_pylist()), kind), found.indices])
 
 
@@ -149,9 +152,10 @@ def nulls(kind: pa.DataType, size: int) -> pa.Array:
     return _absent(kind, 1 << size.bit_length()).slice(0, size)
 
 
-def same(text: str, size: int) -> pa.Array:
-    """Return an array of ``size`` rows with the same text, sliced from a cached one."""
-    return _repeated(text, 1 << size.bit_length()).slice(0, size)
+def same(value: str | list[str], size: int, kind: pa.DataType = _TEXT) -> pa.Array:
+    """Return an array of ``size`` rows with the same text, or the same list of texts, sliced from a cached one."""
+    known = value if isinstance(value, str) else tuple(value)
+    return _repeated(known, 1 << size.bit_length(), kind).slice(0, size)
 
 
 @cache
@@ -160,8 +164,8 @@ def _absent(kind: pa.DataType, size: int) -> pa.Array:
 
 
 @lru_cache(maxsize=8)  # names of captures are among the texts, and there may be many
-def _repeated(text: str, size: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), size)
+def _repeated(value: str | tuple[str, ...], size: int, kind: pa.DataType) -> pa.Array:
+    return take(pa.array([value], kind), np.zeros(size, np.int64))  # pa.repeat is slow at lists
 
 
 def texts(values: Sequence[str], places: Longs) -> pa.Array:

@@ -45,7 +45,7 @@ def _answered() -> Mask:
 
 
 _ANSWERED = _answered()
-_MAY_ASK = _ANSWERED.any(axis=0)
+_MAY_ASK: Mask = np.logical_or.reduce(_ANSWERED)
 _MAY_ASK[_MARKERS] = True
 
 
@@ -112,7 +112,8 @@ class Answers:
 def _concerned(batch: pa.RecordBatch) -> Longs:
     """Return the few rows that may be requests or answers: documents, which are nearly all, are neither."""
     response = batch.column("response").to_numpy(zero_copy_only=False)
-    return np.flatnonzero(_MAY_ASK[plain(batch.column("opcode"), 0)] | response)
+    response |= _MAY_ASK.take(plain(batch.column("opcode"), 0))
+    return np.flatnonzero(response)
 
 
 def _rows_of(batch: pa.RecordBatch, rows: Longs) -> pa.RecordBatch:

@@ -78,8 +78,12 @@ class RunColumns:
 
     def _delta(self, batch: pa.RecordBatch) -> pa.Array:
         times = _numbers(batch, "time_ns")
-        before = times[:1] if self._last_ns is None else np.array([self._last_ns])
-        return pa.array(np.diff(times, prepend=before) / _SECOND_NS)
+        found = np.zeros(len(times))
+        np.subtract(times[1:], times[:-1], out=found[1:])
+        if self._last_ns is not None:
+            found[:1] = times[:1] - self._last_ns
+        found /= _SECOND_NS
+        return pa.array(found)
 
     def _of_answers(self, name: str, batch: pa.RecordBatch) -> pa.Array:
         if self._answered is None:
