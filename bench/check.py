@@ -1,4 +1,4 @@
-"""The benchmark of the check: all rules over a capture, against tshark that only decodes it.
+"""The benchmark of the check: all rules over a capture, against tshark that only decodes it; and of stats beside it.
 
     python bench/check.py                     1,000,000 frames on 8 connections
     python bench/check.py --large             5,000,000 frames too
@@ -22,6 +22,7 @@ from contenders import READER, FailedError, contenders
 from decode import capture_of, directory, say, use_byte_code
 from goals import FEW, LARGE, MILLION, Case
 from measure import Cost, run
+from truth import MUTATION, differences
 
 if TYPE_CHECKING:
     from truth import Truth
@@ -52,6 +53,18 @@ def check_command(capture: Path, output: Path) -> list[str]:
     return [sys.executable, "-m", "uprscope", "check", str(capture), *options]
 
 
+def stats_command(capture: Path, output: Path) -> list[str]:
+    """Return the command that reads the same frames for one screen about them."""
+    return [sys.executable, "-m", "uprscope", "stats", str(capture), "--format", "json", "-o", str(output)]
+
+
+def counted(document: dict[str, Any], truth: Truth) -> list[str]:
+    """Hold the statistics against what is in the capture."""
+    found = {(each["opcode"], each["response"]): each["messages"] for each in document["opcodes"]}
+    numbers = {"frames": document["messages"], "mutations": found.get((MUTATION, False), 0)}
+    return differences(truth, numbers)
+
+
 def judged(document: dict[str, Any], truth: Truth) -> list[str]:
     """Hold what the check says of a clean capture against what is in it."""
     wrong = []
@@ -80,18 +93,20 @@ def finds_faults(scratch: Path) -> list[str]:
 
 
 def measured(case: Case, rounds: int, capture: Path, truth: Truth, scratch: Path, *, tshark: bool) -> dict[str, Cost]:
-    """Let both run in turn; results are checked every time."""
+    """Let all run in turn; results are checked every time."""
     costs: dict[str, Cost] = {}
     rival = next(each for each in contenders(READER) if each.name == "tshark")
-    output = scratch / "check.json"
+    output = scratch / "found.json"
+    ours = (("check", check_command, judged), ("stats", stats_command, counted))
     for number in range(1, rounds + 1):
-        done = run(check_command(capture, output), keep_output=False)
-        wrong = [f"exit status {done.status}: {done.complaint}"] if done.status else []
-        wrong = wrong or judged(json.loads(output.read_text()), truth)
-        if wrong:
-            raise FailedError("; ".join(wrong))
-        costs["check"] = done.cost.best(costs["check"]) if "check" in costs else done.cost
-        say(f"  {case}, round {number}, check: {done.cost.cpu_s:.2f} s CPU, {done.cost.peak_rss_mb:.0f} MB")
+        for name, command, differences_of in ours:
+            done = run(command(capture, output), keep_output=False)
+            wrong = [f"exit status {done.status}: {done.complaint}"] if done.status else []
+            wrong = wrong or differences_of(json.loads(output.read_text()), truth)
+            if wrong:
+                raise FailedError(f"{name}: {'; '.join(wrong)}")
+            costs[name] = done.cost.best(costs[name]) if name in costs else done.cost
+            say(f"  {case}, round {number}, {name}: {done.cost.cpu_s:.2f} s CPU, {done.cost.peak_rss_mb:.0f} MB")
         if tshark and rival.missing is None:
             theirs = run(rival.command(capture, scratch), keep_output=False)
             costs["tshark"] = theirs.cost.best(costs["tshark"]) if "tshark" in costs else theirs.cost
@@ -107,8 +122,8 @@ def main() -> int:
         wanted[Case(args.large, args.connections)] = 1
     args.clean = False
     lines = [
-        "| capture | check, CPU s | tshark -T fields, CPU s | x tshark | peak RSS MB | |",
-        "|---|---:|---:|---:|---:|---|",
+        "| capture | check, CPU s | tshark -T fields, CPU s | x tshark | peak RSS MB | | stats, CPU s | x check |",
+        "|---|---:|---:|---:|---:|---|---:|---:|",
     ]
     with directory(args.keep) as where, tempfile.TemporaryDirectory(prefix="uprscope-bench-") as name:
         scratch = Path(name)
@@ -128,7 +143,8 @@ def main() -> int:
             good = check.peak_rss_mb <= GOAL_RSS_MB and (ratio is None or ratio >= GOAL_RATIO)
             theirs = f"{tshark.cpu_s:.2f} | {ratio:.1f}" if tshark is not None and ratio is not None else "- | -"
             verdict = "pass" if good else "FAIL"
-            lines.append(f"| {case} | {check.cpu_s:.2f} | {theirs} | {check.peak_rss_mb:.0f} | {verdict} |")
+            stats = f"{costs['stats'].cpu_s:.2f} | {costs['stats'].cpu_s / check.cpu_s:.2f}"
+            lines.append(f"| {case} | {check.cpu_s:.2f} | {theirs} | {check.peak_rss_mb:.0f} | {verdict} | {stats} |")
     print("\n".join(lines))
     print(f"\nGoals: at least {GOAL_RATIO}x tshark's speed, at most {GOAL_RSS_MB} MB.")
     return 0

@@ -18,13 +18,14 @@ except ImportError:  # pragma: no cover - it is not public, so it may go away
     from pyarrow.compute import call_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from dissector.array_types import Ints, Longs, Mask
 
 
+_TEXT = pa.string()
 _FEW = 16  #: up to so many texts, hashing costs no more than the comparison
 _WIDTHS: dict[pa.DataType, np.dtype[Any]] = {
     pa.int16(): np.dtype(np.int16),
@@ -49,6 +50,32 @@ def encoded(values: pa.Array) -> tuple[pa.Array, Ints]:
         return values.slice(0, 1), np.zeros(len(values), np.int32)
     found = call_function("dictionary_encode", [values])
     return found.dictionary, found.indices.to_numpy()
+
+
+def translated(values: pa.Array, kind: pa.DataType, translate: Callable[[Any], Any]) -> pa.Array:
+    """Return what each value becomes, as an array of type ``kind``; each value is asked for once, null stays null."""
+    found = call_function("dictionary_encode", [values])
+    if len(found.dictionary) == 1 and not values.null_count:
+        return same(translate(found.dictionary[0].as_py()), len(values), kind)
+    return call_function("take", [pa.array(map(translate, found.dictionary.to_pylist()), kind), found.indices])
+
+
+def joined(lists: pa.Array, between: str) -> pa.Array:
+    """Return the texts of each list as one text."""
+    return call_function("binary_join", [lists, pa.scalar(between)])
+
+
+def holds(column: pa.Array, number: int) -> bool:
+    """Tell whether a column's greatest number is this one: looking for the greatest needs no memory."""
+    return bool(call_function("min_max", [column])["max"].as_py() == number)
+
+
+def is_shared(one: pa.Array, other: pa.Array) -> bool:
+    """Tell whether two arrays are the same piece of memory, and so the same values."""
+    if (len(one), one.offset) != (len(other), other.offset):
+        return False
+    ours, theirs = ([None if part is None else part.address for part in array.buffers()] for array in (one, other))
+    return ours == theirs
 
 
 def _repeats(texts: pa.Array) -> bool:
@@ -125,9 +152,10 @@ def nulls(kind: pa.DataType, size: int) -> pa.Array:
     return _absent(kind, 1 << size.bit_length()).slice(0, size)
 
 
-def same(text: str, size: int) -> pa.Array:
-    """Return an array of ``size`` rows with the same text, sliced from a cached one."""
-    return _repeated(text, 1 << size.bit_length()).slice(0, size)
+def same(value: str | list[str], size: int, kind: pa.DataType = _TEXT) -> pa.Array:
+    """Return an array of ``size`` rows with the same text, or the same list of texts, sliced from a cached one."""
+    known = value if isinstance(value, str) else tuple(value)
+    return _repeated(known, 1 << size.bit_length(), kind).slice(0, size)
 
 
 @cache
@@ -136,8 +164,8 @@ def _absent(kind: pa.DataType, size: int) -> pa.Array:
 
 
 @lru_cache(maxsize=8)  # names of captures are among the texts, and there may be many
-def _repeated(text: str, size: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), size)
+def _repeated(value: str | tuple[str, ...], size: int, kind: pa.DataType) -> pa.Array:
+    return take(pa.array([value], kind), np.zeros(size, np.int64))  # pa.repeat is slow at lists
 
 
 def texts(values: Sequence[str], places: Longs) -> pa.Array:

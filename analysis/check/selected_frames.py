@@ -27,6 +27,8 @@ class SelectedFrames:
     def see(self, batch: pa.RecordBatch, names: list[str]) -> None:
         """Look at a batch; ``names`` are the ids of all connections until then."""
         selection = self._selection
+        if selection.connection is None and selection.vbucket is None:
+            return
         mine = np.ones(batch.num_rows, bool)
         if selection.connection is not None:
             place = selection.place(names)

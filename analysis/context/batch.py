@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,11 +57,16 @@ class ContextBatch(FrameBatch):
         subtype = np.maximum(self.numbers("subtype"), 0) if self.draft.any() else np.zeros(self.size, np.int64)
         self.kind = KIND_OF[self.numbering, self.response.astype(np.int64), self.opcode, subtype]
         self.early: Mask = self.by_dialect(_EARLY, 0) > 0
-        self.upr: Mask = IS_UPR[self.opcode] | (self.numbering != PLAIN)  #: messages of the protocol, answers included
         #: Rows whose senders had received something of the other side that the capture lacks, right before them.
         self.peer_lost: Mask = np.broadcast_to(np.False_, (self.size,))
         self._captures = captures
         self._refs: NDArray[np.void] | None = None
+
+    @cached_property
+    def upr(self) -> Mask:
+        """Tell which rows are messages of the protocol, answers included."""
+        found: Mask = IS_UPR[self.opcode] | (self.numbering != PLAIN)
+        return found
 
     def numbers(self, name: str) -> Longs:
         """Return a column of numbers; -1 stands for null."""

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from dissector.arrow import plain, take
 from dissector.frames.batch import FrameBatch
 from dissector.frames.connection_numbers import AppearanceOrder
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect, Reply
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dissector.array_types import Longs, Mask
 
 #: Columns of rows that are needed to pair them.
@@ -37,10 +37,7 @@ _OPCODE, _SIDE, _CONNECTION = 32, 40, 41  #: where the parts of a pair's key beg
 def _answered() -> Mask:
     """Tell, by dialect and opcode, which requests have to be answered."""
     table = np.zeros((len(Dialect), 256), bool)
-    table[:] = [
-        any(known.opcode == opcode for known in registry.MESSAGES if known.dialect is Dialect.MEMCACHED)
-        for opcode in range(256)
-    ]
+    table[:, [known.opcode for known in registry.MESSAGES if known.dialect is Dialect.MEMCACHED]] = True
     for known in registry.MESSAGES:
         if known.dialect is not Dialect.MEMCACHED:
             table[_DIALECTS[known.dialect.value], known.opcode] = known.reply is Reply.ALWAYS
@@ -48,6 +45,8 @@ def _answered() -> Mask:
 
 
 _ANSWERED = _answered()
+_MAY_ASK: Mask = np.logical_or.reduce(_ANSWERED)
+_MAY_ASK[_MARKERS] = True
 
 
 class _Asked(NamedTuple):
@@ -76,15 +75,17 @@ class Answers:
         frame, time_ns = np.full(batch.num_rows, NO_REQUEST, np.int64), np.full(batch.num_rows, NO_TIME, np.int64)
         if not batch.num_rows:
             return frame, time_ns
-        frames = FrameBatch(batch)
+        rows = _concerned(batch)
+        frames = FrameBatch(_rows_of(batch, rows))
         asking = _asking(frames)
-        rows = np.flatnonzero(asking | frames.response)
+        paired = asking | frames.response
+        rows = rows[paired]
         if not len(rows):
             return frame, time_ns
-        waiting, own = self._waiting, self._keyed(frames, rows)
+        waiting, own = self._waiting, self._keyed(frames, np.flatnonzero(paired))
         before = len(waiting.key)
         everything = _Asked(*(np.concatenate(pair) for pair in zip(waiting, own, strict=True)))
-        asks = np.r_[np.ones(before, bool), asking[rows]]
+        asks = np.r_[np.ones(before, bool), asking[paired]]
         answers, requests, left = _paired(everything.key, asks)
         kept = left[-self._limit :]
         self._waiting = _Asked(*(part[kept] for part in everything))
@@ -106,6 +107,18 @@ class Answers:
         return _Asked(
             key | frames.numbers("opaque")[rows], frames.numbers("frame")[rows], frames.numbers("time_ns")[rows]
         )
+
+
+def _concerned(batch: pa.RecordBatch) -> Longs:
+    """Return the few rows that may be requests or answers: documents, which are nearly all, are neither."""
+    response = batch.column("response").to_numpy(zero_copy_only=False)
+    response |= _MAY_ASK.take(plain(batch.column("opcode"), 0))
+    return np.flatnonzero(response)
+
+
+def _rows_of(batch: pa.RecordBatch, rows: Longs) -> pa.RecordBatch:
+    names = [name for name in batch.schema.names if name in COLUMNS]
+    return pa.RecordBatch.from_arrays([take(batch.column(name), rows) for name in names], names)
 
 
 def _asking(frames: FrameBatch) -> Mask:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dissector.arrow import encoded
+from dissector.arrow import encoded, is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,9 +78,22 @@ class ConnectionNumbers(AppearanceOrder):
     def __init__(self) -> None:
         super().__init__()
         self.start_ns: int | None = None
+        self._seen: tuple[pa.Array, Longs] | None = None  #: the last batch's connections, which several stages ask for
 
-    def see(self, batch: pa.RecordBatch) -> None:
-        """Number a batch's connections, and take note of when the first batch begins."""
+    def see(self, batch: pa.RecordBatch) -> Longs:
+        """Number a batch's connections, and take note of when the first batch begins.
+
+        Returns the place of each row's connection in :attr:`names`, from 0.
+        """
         if self.start_ns is None and batch.num_rows:
             self.start_ns = batch.column("time_ns")[0].as_py()
-        self.add(encoded(batch.column("connection"))[0].to_pylist())
+        column = batch.column("connection")
+        if self._seen is None or not is_shared(column, self._seen[0]):
+            ids, codes = encoded(column)
+            self._seen = column, self.indexes(ids.to_pylist())[codes]
+        return self._seen[1]
+
+    def forget(self, name: str) -> None:
+        """Forget a connection of which nothing more comes; its number is not given to another one."""
+        super().forget(name)
+        self._seen = None

@@ -42,6 +42,7 @@ class KeyValueSpans:
         self.value_length = value_length
         self.key_there = key_length > 0
         self.value_there = value_length > 0
+        self._keys: pa.Array | None = None
 
     def collection_ids(self, chosen: Longs, prefixed: Mask) -> tuple[Longs, Longs, Mask]:
         """Read the LEB128 ids in front of those chosen keys that are prefixed.
@@ -67,11 +68,15 @@ class KeyValueSpans:
         return number, size, sound
 
     def keys(self, left_out: Mask) -> pa.Array:
-        """Return the keys as on the wire, some left out."""
-        return self._column(self.key_there & ~left_out, self.key_start, self.key_length)
+        """Return the keys as on the wire, some left out: always the same ones."""
+        if self._keys is None:
+            self._keys = self._column(self.key_there & ~left_out, self.key_start, self.key_length)
+        return self._keys
 
     def key_texts(self, left_out: Mask) -> pa.Array:
         """Return the keys without collection ids, as text, some left out."""
+        if not self.prefix.any():
+            return text_column(self.keys(left_out))
         there = self.key_there & ~left_out
         return text_column(self._column(there, self.key_start + self.prefix, self.key_length - self.prefix))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dissector.arrow import encoded, numeric, plain, valid
+from dissector.arrow import holds, numeric, plain, valid
 from dissector.frames.answers import NO_REQUEST, Answers
 from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.frames.derived_columns import DERIVED, NAME_COLUMNS, ROW_COLUMNS
@@ -68,9 +68,7 @@ class RunColumns:
             case "delta":
                 return self._delta(batch)
             case "connection_number":
-                ids, places = encoded(batch.column("connection"))
-                numbers = self._numbering.indexes(ids.to_pylist()) + 1
-                return numeric(pa.int64(), numbers[places])
+                return numeric(pa.int64(), self._numbering.see(batch) + 1)
             case "open_ended":
                 return _open_ended(batch)
         return self._of_answers(name, batch)
@@ -80,8 +78,12 @@ class RunColumns:
 
     def _delta(self, batch: pa.RecordBatch) -> pa.Array:
         times = _numbers(batch, "time_ns")
-        before = times[:1] if self._last_ns is None else np.array([self._last_ns])
-        return pa.array(np.diff(times, prepend=before) / _SECOND_NS)
+        found = np.zeros(len(times))
+        np.subtract(times[1:], times[:-1], out=found[1:])
+        if self._last_ns is not None:
+            found[:1] = times[:1] - self._last_ns
+        found /= _SECOND_NS
+        return pa.array(found)
 
     def _of_answers(self, name: str, batch: pa.RecordBatch) -> pa.Array:
         if self._answered is None:
@@ -107,7 +109,7 @@ def _open_ended(batch: pa.RecordBatch) -> pa.Array:
     found = np.zeros(batch.num_rows, bool)
     for name in SEQNOS:
         column = batch.column(name)
-        if column.null_count < len(column):
+        if column.null_count < len(column) and holds(column, NO_END):
             found |= plain(column, 0) == NO_END
     found |= _in_lists(batch.column("failover_log"), "seqno") | _in_lists(batch.column("cache_records"), "by_seqno")
     return numeric(pa.bool_(), found, asked | found)
@@ -115,8 +117,9 @@ def _open_ended(batch: pa.RecordBatch) -> pa.Array:
 
 def _in_lists(column: pa.Array, seqno: str) -> Mask:
     """Tell which lists have an entry whose seqno says "no end"."""
-    found = np.zeros(len(column), bool)
-    rows = np.flatnonzero(valid(column)) if column.null_count < len(column) else ()
-    for row in rows:
-        found[row] = any(entry[seqno] == NO_END for entry in column[int(row)].as_py())
+    if column.null_count == len(column):
+        return np.zeros(len(column), bool)
+    counts = np.r_[0, np.cumsum(plain(column.values.field(seqno), 0) == NO_END)]
+    offsets = column.offsets.to_numpy()
+    found: Mask = valid(column) & (counts[offsets[1:]] > counts[offsets[:-1]])
     return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dissector.arrow import encoded, nulls, numeric, plain, take, valid
+from dissector.arrow import encoded, nulls, numeric, plain, take, translated, valid
 from dissector.frames.value_tables import tables_by_dialect
 from dissector.spec import enums, registry
 from dissector.spec.model import Dialect, Enumeration, Flags
@@ -16,7 +16,6 @@ from dissector.spec.model import Dialect, Enumeration, Flags
 if TYPE_CHECKING:
     from dissector.array_types import Longs
 
-_NOTHING = -1
 _DIALECTS = tuple(Dialect)
 _NUMBERS = {dialect.value: number for number, dialect in enumerate(_DIALECTS)}
 
@@ -28,11 +27,9 @@ def names_of(source: str, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
         return nulls(kind, len(column))
     if source == "features":
         return _of_lists(column, kind)
-    numbers = plain(column, _NOTHING).astype(np.int64)
     if _differs(source):
-        numbers = np.where(numbers < 0, _NOTHING, numbers * len(_DIALECTS) + _dialects(batch))
-    found, places = encoded(numeric(pa.int64(), numbers))
-    return take(pa.array([_names(source, number) for number in found.to_pylist()], kind), places)
+        column = numeric(pa.int64(), plain(column, 0) * len(_DIALECTS) + _dialects(batch), valid(column))
+    return translated(column, kind, partial(_names, source))
 
 
 def known_names(column: str) -> list[str]:
@@ -48,8 +45,6 @@ def known_names(column: str) -> list[str]:
 
 def _names(source: str, number: int) -> Any:
     """Return what a number is called, or the bits of it."""
-    if number == _NOTHING:
-        return None
     if source == "status":
         return registry.status_name(number) or f"0x{number:04x}"
     tables = tables_by_dialect()[source]

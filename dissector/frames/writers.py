@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from dissector.arrow import joined, nulls
 from dissector.errors import UsageError
 from dissector.frames.byte_text import text_column, text_of
 from dissector.frames.schema import DISTINCT, SCHEMA, UNSIGNED
@@ -227,19 +228,17 @@ def _csv_type(field: pa.Field) -> pa.DataType:
 def _csv_column(name: str, column: pa.Array) -> pa.Array:
     column = written(name, column)
     if column.null_count == len(column) and (name in UNSIGNED or pa.types.is_timestamp(column.type)):
-        return pa.nulls(len(column), pa.string())
+        return nulls(pa.string(), len(column))
     if pa.types.is_binary(column.type):
         return text_column(column)
     if name == "text":  # from a server or client: it may hold anything
         return text_column(column.cast(pa.binary()))
     if not pa.types.is_list(column.type):
         return column
-    if column.type == pa.list_(pa.string()):
-        import pyarrow.compute as pc  # noqa: PLC0415 - takes a while to load
-
-        return pc.binary_join(column, " ")
     if column.null_count == len(column):
-        return pa.nulls(len(column), pa.string())
+        return nulls(pa.string(), len(column))
+    if column.type == pa.list_(pa.string()):
+        return joined(column, " ")
     return pa.array([None if value is None else _joined(name, value) for value in column.to_pylist()], pa.string())
 
 

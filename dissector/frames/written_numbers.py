@@ -16,6 +16,8 @@ from dissector.frames.schema import NO_END, SEQNOS, UNSIGNED
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _SIZE = len("0x") + 16
+_BETWEEN = len("2026-11-18")  #: where the time of day follows the day
+_TIME_SIZE = _BETWEEN + len(" 21:30:06.123456")
 
 
 def hex_of(number: int) -> str:
@@ -39,11 +41,7 @@ def written(name: str, column: pa.Array) -> pa.Array:
         ended = numbers != NO_END
         return column if ended.all() else numeric(pa.int64(), numbers, ended)
     if pa.types.is_timestamp(column.type):
-        import pyarrow.compute as pc  # noqa: PLC0415 - takes a while to load
-
-        # Without a zone this is done in no time: 35 times as fast as strftime.
-        text = column.view(pa.int64()).view(pa.timestamp("us")).cast(pa.string())
-        return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", "")
+        return _times(column)
     return column
 
 
@@ -61,6 +59,21 @@ def written_lists(name: str, value: Any) -> Any:
             for each in value
         ]
     return value
+
+
+def _times(column: pa.Array) -> pa.Array:
+    """Write times as ISO 8601."""
+    # Without a zone this is done in no time: 35 times as fast as strftime.
+    texts = column.view(pa.int64()).view(pa.timestamp("us")).cast(pa.string())
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    if (np.diff(bounds) != _TIME_SIZE).any():  # none, or years of more than four digits: no time of a frame is so
+        return pa.array([each and each.replace(" ", "T") + "Z" for each in texts.to_pylist()], pa.string())
+    written = np.empty((len(texts), _TIME_SIZE + 1), np.uint8)
+    written[:, :-1] = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]].reshape(-1, _TIME_SIZE)
+    written[:, _BETWEEN], written[:, -1] = b"TZ"
+    ends = np.arange(0, written.size + 1, _TIME_SIZE + 1, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(written)])
 
 
 def _hex(column: pa.Array) -> pa.Array:

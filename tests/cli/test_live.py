@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,14 +22,21 @@ from dissector.frames.reader import FrameReader
 from tests.support.live_feed import PATIENCE_S, pieces_of, running
 from uprscope import cli
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FEED = Path("captures/09_feed_real_consumer.pcap")
 PACKETS = 60  #: of the capture: enough for a few findings
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(repo_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _surroundings(repo_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(repo_root)
     monkeypatch.setenv("COLUMNS", "100")
+    # What runs in the background has Ctrl-C ignored, and so has what it starts; Spark takes it for itself.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")
