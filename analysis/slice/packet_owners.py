@@ -89,7 +89,7 @@ class PacketOwners:
         self.speaking |= set(batch.column("connection").unique().to_pylist())
         opcode = np.frombuffer(table.stream, np.uint8)[table.position + 1]
         redacted = self.pseudonyms is not None
-        secret = _SECRET[opcode] & (self._options.redact and not redacted)
+        secret = _SECRET[opcode] & (self._options.withhold_secrets and not redacted)
         dialects = batch.column("dialect")
         ends = table.start + table.length
         owners, sides = table.connection.tolist(), table.side.tolist()
@@ -97,7 +97,7 @@ class PacketOwners:
             name, side = table.connections[owners[index]].id, sides[index]
             if secret[index]:
                 decoded = decode(Dialect(dialects[index].as_py()), table.data(index), inspect=False)
-                if decoded.value.redacted and decoded.value.length:
+                if decoded.value.withheld and decoded.value.length:
                     self.secrets += 1
                     places.mark(name, side, start + decoded.value.offset, end)
             places.replace(name, side, start, end, table.data(index) if redacted else b"")

@@ -38,16 +38,16 @@ _JSON_TEXT = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?')
 
 def replaced(pseudonyms: Pseudonyms, dialect: Dialect, data: bytes, *, collections: bool) -> bytes:
     """Return what stands in for a frame, of which the end may be missing."""
-    decoded = decode(dialect, data, collections=collections, redact=False)
+    decoded = decode(dialect, data, collections=collections, withhold_secrets=False)
     if decoded.header is None:
         return bytes(len(data))
     frame = _FrameRewriter(pseudonyms, decoded, data, collections=collections)
     made = frame.made()
-    again = decode(dialect, made, collections=collections, redact=False)
+    again = decode(dialect, made, collections=collections, withhold_secrets=False)
     if again.defect_ids() == decoded.defect_ids():
         return made
     blank = frame.blank()
-    other = decode(dialect, blank, collections=collections, redact=False)
+    other = decode(dialect, blank, collections=collections, withhold_secrets=False)
     return blank if other.defect_ids() == decoded.defect_ids() else made
 
 

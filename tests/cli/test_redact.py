@@ -70,7 +70,7 @@ def texts_of(capture: str | Path) -> set[bytes]:
     found: set[bytes] = set()
     for row, data in frames(capture):
         collections = row["collection_id"] is not None and row["event"] is None
-        decoded = decode(Dialect(str(row["dialect"])), data, collections=collections, redact=False)
+        decoded = decode(Dialect(str(row["dialect"])), data, collections=collections, withhold_secrets=False)
         value, name = decoded.value, str(row["name"])
         if name in PROTOCOL or row["dialect"] is None:
             continue
@@ -91,7 +91,7 @@ def haystack(capture: Path) -> bytes:
     """Return everything in a capture, expanded too."""
     parts = [capture.read_bytes()]
     for row, data in frames(capture):
-        decoded = decode(Dialect(str(row["dialect"])), data, redact=False)
+        decoded = decode(Dialect(str(row["dialect"])), data, withhold_secrets=False)
         parts += [part for part in (decoded.value.inflated,) if part]
     return b"\0".join(parts)
 
