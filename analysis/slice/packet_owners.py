@@ -17,6 +17,7 @@ import numpy as np
 from analysis.slice.stream_places import Scratch, Slot, StreamPlaces
 from dissector.codec.decoder import decode
 from dissector.frames.reader import FrameReader
+from dissector.link.flow_key import reverse_key
 from dissector.link.segment_block import RST, SYN
 from dissector.pseudonyms.permutation import without_addresses
 from dissector.spec import registry
@@ -53,6 +54,7 @@ class PacketOwners:
     def __init__(self, options: ReadOptions) -> None:
         """Prepare to read. Connections keep their ids: addresses are replaced when packets are written."""
         self.names: list[str] = []  #: ids of connections; an owner is twice a place in here, plus the direction
+        self.ends: list[bytes] = []  #: of each of them, its addresses and ports
         self.speaking: set[str] = set()  #: ids of connections that have frames
         self.secrets = 0  #: frames with something to blank
         self.scratch = Scratch()
@@ -101,6 +103,14 @@ class PacketOwners:
                     self.secrets += 1
                     places.mark(name, side, start + decoded.value.offset, end)
             places.replace(name, side, start, end, table.data(index) if redacted else b"")
+
+    def spoken_between(self) -> list[bool]:
+        """Tell of each connection whether any between its two ends has frames.
+
+        What comes between such connections, if only a reset, is where one ends and the next one of that name begins.
+        """
+        spoken = {ends for name, ends in zip(self.names, self.ends, strict=True) if name in self.speaking}
+        return [ends in spoken for ends in self.ends]
 
     def append(self, owners: array[int]) -> None:
         """Take the owners of the next segments."""
@@ -173,6 +183,7 @@ class _OwnerReader(FrameReader):
         if number is None:
             number = self._numbers[connection.index] = len(self._found.names)
             self._found.names.append(connection.id)
+            self._found.ends.append(min(connection.key, reverse_key(connection.key)))
         self._owners.append(number * 2 + side)
         place, self._payloads = self._payloads, self._payloads + len(segment.data)
         if connection.ignored:
@@ -181,8 +192,10 @@ class _OwnerReader(FrameReader):
             direction = connection.directions[side]
             offset = direction.offset_of((segment.seq + bool(segment.flags & SYN)) & 0xFFFFFFFF)
             if offset == 0 and self._found.pseudonyms is not None and segment.data[0] in header_check.MAGICS:
-                # What comes of a direction whose first frame is not whole depends on this byte, a magic.
-                self._found.scratch.write(place, segment.data[:1])
+                # What comes of a direction whose first frame is not whole depends on this byte, a magic. What was
+                # no header must not become one: zeros behind a magic are.
+                rest = min(len(segment.data), registry.HEADER_SIZE) - 1
+                self._found.scratch.write(place, segment.data[:1] + b"\xff" * rest)
             self._streams.add(connection.id, side, Slot(offset, offset + len(segment.data), place))
 
     def _end(self, connection: Connection) -> None:
