@@ -223,14 +223,12 @@ def test_hostile_captures(level: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("level", "seed"), [("tcp", 10), ("tcp", 35), ("tcp", 54), ("frame", 11), ("frame", 40)])
 def test_hostile_captures_have_the_same_frames(level: str, seed: int, tmp_path: Path) -> None:
     """Of ports that are used again by connections that say nothing, and of bytes that are no frames but begin so."""
-    found = []
     (data,) = hostile.case_of(level, seed).captures
     capture = tmp_path / "capture.pcap"
     capture.write_bytes(data)
-    for each in (capture, redacted(capture, tmp_path / "made.pcapng", "--redact")):
-        found.append(
-            [(row["name"], row["connection"], row["start_offset"], row["end_offset"]) for row, _ in frames(each)]
-        )
+    names = ("name", "connection", "start_offset", "end_offset")
+    made = redacted(capture, tmp_path / "made.pcapng", "--redact")
+    found = [[[row[name] for name in names] for row, _ in frames(each)] for each in (capture, made)]
     assert found[0] == found[1]
     assert found[0]
 
