@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from analysis.slice.stream_places import Scratch, Slot, StreamPlaces
+from analysis.slice.stream_places import Scratch, Slot, StreamPlaces, not_a_header
 from dissector.codec.decoder import decode
 from dissector.frames.reader import FrameReader
 from dissector.link.flow_key import reverse_key
@@ -191,11 +191,9 @@ class _OwnerReader(FrameReader):
         elif segment.data and not segment.flags & RST:
             direction = connection.directions[side]
             offset = direction.offset_of((segment.seq + bool(segment.flags & SYN)) & 0xFFFFFFFF)
-            if offset == 0 and self._found.pseudonyms is not None and segment.data[0] in header_check.MAGICS:
-                # What comes of a direction whose first frame is not whole depends on this byte, a magic. What was
-                # no header must not become one: zeros behind a magic are.
-                rest = min(len(segment.data), registry.HEADER_SIZE) - 1
-                self._found.scratch.write(place, segment.data[:1] + b"\xff" * rest)
+            if self._found.pseudonyms is not None and segment.data[0] in header_check.MAGICS:
+                # Frames before and behind this byte are found by it, even where it begins none that is whole.
+                self._found.scratch.write(place, not_a_header(segment.data[:1], len(segment.data)))
             self._streams.add(connection.id, side, Slot(offset, offset + len(segment.data), place))
 
     def _end(self, connection: Connection) -> None:
