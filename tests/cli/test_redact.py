@@ -175,6 +175,8 @@ def test_a_finding_is_shown_by_a_redacted_slice(tmp_path: Path, capsys: pytest.C
         made = tmp_path / f"{option}.pcapng"
         assert cli.main(["slice", capture, "--finding", finding, option, "-o", str(made)]) == 0
         assert "packets are redacted" in capsys.readouterr().err
+        # Ids are hashes of addresses: whoever has one can try addresses.
+        assert (finding.encode() in made.read_bytes()) == (option == "--redact")
         rules = [(each.rule, each.title) for each in check(made).findings]
         assert ("SEQ-01", next(each.title for each in check(capture).findings if each.id == finding)) in rules
         assert (finding in {each.id for each in check(made).findings}) == (option == "--redact")
