@@ -184,7 +184,7 @@ class _FrameRewriter:
             if match[2]:
                 if text not in known:
                     return plain_of(self._pseudonyms, value, json=True)
-            elif not _JSON_ID.fullmatch(text) and (self._name != "open" or self._pseudonyms.names):
+            elif self._pseudonyms.names if self._name == "open" else not _JSON_ID.fullmatch(text):
                 same = text.isascii() and b"\\" not in text
                 out[match.start(1) : match.end(1)] = self._word(text) if same else self._pseudonyms.filler(text)
         return bytes(out)

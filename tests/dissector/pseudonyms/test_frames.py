@@ -14,7 +14,7 @@ from dissector.spec.model import Dialect
 
 PSEUDONYMS = Pseudonyms(secret_of(b"a secret for tests"))
 REQUEST, RESPONSE = 0x80, 0x81
-MUTATION, CONTROL, FAILOVER_LOG, VERSION = 0x57, 0x5E, 0x54, 0x0B  # opcodes
+OPEN, MUTATION, CONTROL, FAILOVER_LOG, VERSION = 0x50, 0x57, 0x5E, 0x54, 0x0B  # opcodes
 NOT_SUPPORTED = 0x83
 
 
@@ -67,3 +67,14 @@ def test_the_text_of_a_refusal_is_no_word_of_the_protocol() -> None:
     made = made_of(frame(RESPONSE, VERSION, NOT_SUPPORTED, value=refusal), Dialect.MEMCACHED)
     assert b"Ada" not in made
     assert made[24:] != bytes(len(refusal))
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("name", [b"ada-laptop", b"cafe", b"d2f0c7a1"])
+def test_a_name_that_looks_like_an_id_is_a_name(name: bytes, names: bool) -> None:
+    """An open's value has no ids."""
+    data = frame(REQUEST, OPEN, extras=bytes(8), key=b"ada", value=b'{"consumer_name":"%s"}' % name)
+    made = replaced(Pseudonyms(PSEUDONYMS.secret, names=names), Dialect.DCP, data, collections=False)
+    assert (name in made, b"ada" in made) == (not names, not names)
+    assert b'{"consumer_name":"' in made
+    assert decode(Dialect.DCP, made).defect_ids() == decode(Dialect.DCP, data).defect_ids()
