@@ -30,7 +30,7 @@ class ReadOptions:
     columns: frozenset[str] | None = None  #: make these columns only; None: all
     count_ignored: bool = False  #: count the bytes of connections of other protocols to their end, for their rows
     inspect: bool = False  #: look into documents: whether they are what their datatype says
-    redact: bool = True  #: withhold log-ins, keys and tokens
+    withhold_secrets: bool = True  #: that is log-ins, keys and tokens
     pseudonyms: Pseudonyms | None = None  #: replace user data before it becomes rows
     separate: bool = False  #: every file stands alone: connections do not go on in the next one
     live: bool = False  #: somebody watches: of what happens now, less is waited for (tcp/patience.py)

@@ -199,4 +199,4 @@ def decode(data: bytes, dialect: str = "dcp", *, collections: bool = False, show
 
     if not isinstance(data, _DATA):
         raise UsageError(f"data: expected bytes, not {type(data).__name__}")
-    return decode(dialect_of(dialect), bytes(data), collections=collections, redact=not show_secrets)
+    return decode(dialect_of(dialect), bytes(data), collections=collections, withhold_secrets=not show_secrets)

@@ -89,7 +89,7 @@ def options_of(reading: Reading) -> ReadOptions:
         ports=_ports(reading.get("ports", ()), reading.get("decode_as", {})),
         dialect=None if (dialect := reading.get("dialect")) is None else dialect_of(dialect),
         values=reading.get("values", False),
-        redact=not reading.get("show_secrets", False),
+        withhold_secrets=not reading.get("show_secrets", False),
         separate=reading.get("separate", False),
         pseudonyms=_pseudonyms(reading.get("redact"), reading.get("redact_key")),
     )

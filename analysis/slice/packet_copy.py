@@ -110,7 +110,7 @@ class _Copy:
             self._wholly[[numbers[name] for name in choice.connections if name in numbers]] = True
         self._foreign = np.zeros(len(owners.names) + 1, bool)
         if owners.pseudonyms is not None:  # what no frame was found in can't be redacted
-            self._foreign[[name not in owners.speaking for name in owners.names] + [True]] = True
+            self._foreign[:] = ~np.array([*owners.spoken_between(), False])
 
     def run(self, inputs: Sequence[Input]) -> CopyCounts:
         """Copy what is chosen."""

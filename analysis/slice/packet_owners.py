@@ -14,9 +14,10 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from analysis.slice.stream_places import Scratch, Slot, StreamPlaces
+from analysis.slice.stream_places import Scratch, Slot, StreamPlaces, not_a_header
 from dissector.codec.decoder import decode
 from dissector.frames.reader import FrameReader
+from dissector.link.flow_key import reverse_key
 from dissector.link.segment_block import RST, SYN
 from dissector.pseudonyms.permutation import without_addresses
 from dissector.spec import registry
@@ -53,6 +54,7 @@ class PacketOwners:
     def __init__(self, options: ReadOptions) -> None:
         """Prepare to read. Connections keep their ids: addresses are replaced when packets are written."""
         self.names: list[str] = []  #: ids of connections; an owner is twice a place in here, plus the direction
+        self.ends: list[bytes] = []  #: of each of them, its addresses and ports
         self.speaking: set[str] = set()  #: ids of connections that have frames
         self.secrets = 0  #: frames with something to blank
         self.scratch = Scratch()
@@ -89,7 +91,7 @@ class PacketOwners:
         self.speaking |= set(batch.column("connection").unique().to_pylist())
         opcode = np.frombuffer(table.stream, np.uint8)[table.position + 1]
         redacted = self.pseudonyms is not None
-        secret = _SECRET[opcode] & (self._options.redact and not redacted)
+        secret = _SECRET[opcode] & (self._options.withhold_secrets and not redacted)
         dialects = batch.column("dialect")
         ends = table.start + table.length
         owners, sides = table.connection.tolist(), table.side.tolist()
@@ -97,10 +99,18 @@ class PacketOwners:
             name, side = table.connections[owners[index]].id, sides[index]
             if secret[index]:
                 decoded = decode(Dialect(dialects[index].as_py()), table.data(index), inspect=False)
-                if decoded.value.redacted and decoded.value.length:
+                if decoded.value.withheld and decoded.value.length:
                     self.secrets += 1
                     places.mark(name, side, start + decoded.value.offset, end)
             places.replace(name, side, start, end, table.data(index) if redacted else b"")
+
+    def spoken_between(self) -> list[bool]:
+        """Tell of each connection whether any between its two ends has frames.
+
+        What comes between such connections, if only a reset, is where one ends and the next one of that name begins.
+        """
+        spoken = {ends for name, ends in zip(self.names, self.ends, strict=True) if name in self.speaking}
+        return [ends in spoken for ends in self.ends]
 
     def append(self, owners: array[int]) -> None:
         """Take the owners of the next segments."""
@@ -173,6 +183,7 @@ class _OwnerReader(FrameReader):
         if number is None:
             number = self._numbers[connection.index] = len(self._found.names)
             self._found.names.append(connection.id)
+            self._found.ends.append(min(connection.key, reverse_key(connection.key)))
         self._owners.append(number * 2 + side)
         place, self._payloads = self._payloads, self._payloads + len(segment.data)
         if connection.ignored:
@@ -180,9 +191,9 @@ class _OwnerReader(FrameReader):
         elif segment.data and not segment.flags & RST:
             direction = connection.directions[side]
             offset = direction.offset_of((segment.seq + bool(segment.flags & SYN)) & 0xFFFFFFFF)
-            if offset == 0 and self._found.pseudonyms is not None and segment.data[0] in header_check.MAGICS:
-                # What comes of a direction whose first frame is not whole depends on this byte, a magic.
-                self._found.scratch.write(place, segment.data[:1])
+            if self._found.pseudonyms is not None and segment.data[0] in header_check.MAGICS:
+                # Frames before and behind this byte are found by it, even where it begins none that is whole.
+                self._found.scratch.write(place, not_a_header(segment.data[:1], len(segment.data)))
             self._streams.add(connection.id, side, Slot(offset, offset + len(segment.data), place))
 
     def _end(self, connection: Connection) -> None:

@@ -15,6 +15,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from dissector.spec import registry
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -44,6 +46,11 @@ class Scratch:
     def read(self, place: int, count: int) -> bytes:
         """Return bytes."""
         return os.pread(self._file.fileno(), count, place).ljust(count, b"\0")
+
+
+def not_a_header(magic: bytes, size: int) -> bytes:
+    """Return what stands in for the beginning of a frame that is none so far: a magic, and no header behind it."""
+    return magic + b"\xff" * (min(size, registry.HEADER_SIZE) - 1)
 
 
 class Slot(NamedTuple):
@@ -94,7 +101,10 @@ class StreamPlaces:
         for slot in state.waiting[:cut]:
             low, high = max(slot.offset, start), min(slot.end, start + len(data))
             if low < high:
-                self._scratch.write(slot.place + low - slot.offset, data[low - start : high - start])
+                made = data[low - start : high - start]
+                if slot.end > end == high:  # what follows may be cut off, and is a header's beginning all the same
+                    made += not_a_header(data[:1], slot.end - end)
+                self._scratch.write(slot.place + low - slot.offset, made)
             if slot.end > end:
                 left.append(slot)
             else:

@@ -37,7 +37,7 @@ def decode(
     *,
     collections: bool = False,
     request_subtype: int | None = None,
-    redact: bool = True,
+    withhold_secrets: bool = True,
     inspect: bool = True,
     inflate_limit: int = values.INFLATE_LIMIT,
 ) -> Decoded:
@@ -46,13 +46,13 @@ def decode(
     ``data`` may end early (a defect) or hold more than the frame: the rest is only looked at to tell a wrong length.
     ``collections`` says that HELLO collections was granted, so that document keys start with a collection id.
     ``request_subtype`` is the draft request that this response answers, where it is known (E-13).
-    ``redact`` withholds log-ins, keys and tokens.
+    ``withhold_secrets`` withholds log-ins, keys and tokens.
     ``inspect`` looks into documents: expands snappy, reads xattrs, checks JSON.
     """
     if len(data) < registry.HEADER_SIZE:
         detail = f"{len(data)} bytes, a header has {registry.HEADER_SIZE}"
         return Decoded(dialect, len(data), defects=(Defect("truncated-header", detail),))
-    return _Reader(dialect, data, collections, request_subtype, redact, inspect, inflate_limit).read()
+    return _Reader(dialect, data, collections, request_subtype, withhold_secrets, inspect, inflate_limit).read()
 
 
 class _Reader:
@@ -64,7 +64,7 @@ class _Reader:
         data: bytes,
         collections: bool,
         request_subtype: int | None,
-        redact: bool,
+        withhold_secrets: bool,
         inspect: bool,
         inflate_limit: int,
     ) -> None:
@@ -76,7 +76,7 @@ class _Reader:
         self.whole = len(data) >= self.header.frame_length
         self.collections = collections
         self.request_subtype = request_subtype
-        self.redact = redact
+        self.withhold_secrets = withhold_secrets
         self.inspect = inspect
         self.inflate_limit = inflate_limit
         self.defects: list[Defect] = []
@@ -311,8 +311,8 @@ class _Reader:
         offset: int,
         length: int,
     ) -> Value:
-        if spec is not None and spec.request is not None and spec.request.body is Body.SECRET and self.redact:
-            return Value(Body.SECRET, offset, length, redacted=True)
+        if spec is not None and spec.request is not None and spec.request.body is Body.SECRET and self.withhold_secrets:
+            return Value(Body.SECRET, offset, length, withheld=True)
         whole = len(raw) == length
         kind = shape.body if shape is not None else Body.BYTES
         if layout is not None and layout.value:

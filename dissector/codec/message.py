@@ -182,8 +182,8 @@ class Value:
     kind: Body = Body.BYTES
     offset: int = 0
     length: int = 0  #: as the header says, even when the bytes were cut or withheld
-    raw: bytes = b""  #: as on the wire, without the extended metadata; empty when redacted
-    redacted: bool = False
+    raw: bytes = b""  #: as on the wire, without the extended metadata; empty when withheld
+    withheld: bool = False  #: a secret
     inflated: bytes | None = None  #: after snappy
     xattrs: tuple[tuple[bytes, bytes], ...] = ()
     document: bytes = b""  #: what is left after snappy and xattrs

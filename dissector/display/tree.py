@@ -131,7 +131,7 @@ def _body(decoded: Decoded, data: bytes, terminal: Terminal) -> Iterator[str]:
         end = min(value.offset + value.length, len(data))
         in_value = [entry for entry in decoded.fields if entry.offset >= extras_end]
         title = f"Value, {_bytes(value.length)} ({value.kind})"
-        if value.redacted:
+        if value.withheld:
             withheld = _TreeBytes(value.offset, end - value.offset, "withheld", "--show-secrets shows it", secret=True)
             yield from _section(title, [withheld], value.offset, end, data, terminal)
         else:
@@ -335,4 +335,4 @@ def _time(time_ns: int) -> str:
 def hidden_spans(decoded: Decoded) -> list[tuple[int, int]]:
     """Return the bytes of a frame that are not to be shown."""
     value = decoded.value
-    return [(value.offset, value.offset + value.length)] if value.redacted else []
+    return [(value.offset, value.offset + value.length)] if value.withheld else []

@@ -64,7 +64,9 @@ def row_of(plain: PlainFrame, captures: Sequence[str], options: ReadOptions) -> 
 
 def decode_for_row(dialect: Dialect, data: bytes, options: ReadOptions, *, collections: bool) -> Decoded:
     """Decode a frame for a row: documents are looked into only on request."""
-    return decode(dialect, data, collections=collections, redact=options.redact, inspect=options.inspect)
+    return decode(
+        dialect, data, collections=collections, withhold_secrets=options.withhold_secrets, inspect=options.inspect
+    )
 
 
 def content_of(decoded: Decoded, data: bytes, missing: int, options: ReadOptions) -> Row:
@@ -143,7 +145,7 @@ def _content(decoded: Decoded, data: bytes, missing: int, options: ReadOptions) 
     value = decoded.value
     header = decoded.header
     key_there = header is not None and len(decoded.key) == header.key_length > 0
-    value_there = not missing and not value.redacted and value.length > 0
+    value_there = not missing and not value.withheld and value.length > 0
     raw = data[value.offset : value.offset + value.length] if value_there else b""
     row: Row = {
         "key": text_of(decoded.document_key) if key_there else None,

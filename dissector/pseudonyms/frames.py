@@ -13,7 +13,7 @@ from dissector.codec import leb128
 from dissector.codec.decoder import decode
 from dissector.codec.values import inflate, silent
 from dissector.pseudonyms.documents import JSON, document_of, plain_of
-from dissector.spec import registry
+from dissector.spec import enums, registry, value_kinds
 from dissector.spec.model import Body, Dialect, KeyRole, MessageType, size_of
 
 if TYPE_CHECKING:
@@ -38,16 +38,18 @@ _JSON_TEXT = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?')
 
 def replaced(pseudonyms: Pseudonyms, dialect: Dialect, data: bytes, *, collections: bool) -> bytes:
     """Return what stands in for a frame, of which the end may be missing."""
-    decoded = decode(dialect, data, collections=collections, redact=False)
+    decoded = decode(dialect, data, collections=collections, withhold_secrets=False)
     if decoded.header is None:
         return bytes(len(data))
     frame = _FrameRewriter(pseudonyms, decoded, data, collections=collections)
     made = frame.made()
-    again = decode(dialect, made, collections=collections, redact=False)
+    if made == data:
+        return made
+    again = decode(dialect, made, collections=collections, withhold_secrets=False)
     if again.defect_ids() == decoded.defect_ids():
         return made
     blank = frame.blank()
-    other = decode(dialect, blank, collections=collections, redact=False)
+    other = decode(dialect, blank, collections=collections, withhold_secrets=False)
     return blank if other.defect_ids() == decoded.defect_ids() else made
 
 
@@ -75,8 +77,11 @@ class _FrameRewriter:
         for info in decoded.frame_infos:
             if not info.fields:
                 out[info.offset : info.offset + len(info.data)] = bytes(len(info.data))
-        if self._opaque:
-            out[decoded.extras_offset : decoded.key_offset] = bytes(decoded.key_offset - decoded.extras_offset)
+        known = () if self._opaque else [entry for entry in decoded.fields if entry.offset < decoded.key_offset]
+        out[decoded.extras_offset : decoded.key_offset] = bytes(decoded.key_offset - decoded.extras_offset)
+        for entry in known:
+            end = entry.offset + entry.spec.size
+            out[entry.offset : end] = self._data[entry.offset : end]
         out[decoded.key_offset : self._key_end] = self._key()
         value = self._data[self._key_end :]
         if value:
@@ -135,7 +140,10 @@ class _FrameRewriter:
         fixed = self._fixed_size()
         if kind is Body.SECRET:
             return bytes(len(value))
-        if kind in _NUMBERS or self._name in _PLAIN_WORDS:
+        if kind in _NUMBERS:
+            size = sum(field.size for field in value_kinds.RECORDS[kind])
+            return value[: len(value) // size * size].ljust(len(value), b"\0")
+        if self._name in _PLAIN_WORDS and decoded.status == enums.SUCCESS:
             return value
         if kind is Body.SYSTEM_EVENT:
             return self._event(value)
@@ -146,13 +154,18 @@ class _FrameRewriter:
         if kind is Body.CACHE_TRANSFER:
             return self._records(value)
         if shape is not None and shape.key_role is KeyRole.PARAMETER and not self._response:
-            named = decoded.key == _NAME_PARAMETER and self._pseudonyms.names
-            return self._pseudonyms.of(value) if named else value
+            return value if self._is_plain_control(decoded.key, value) else self._pseudonyms.of(value)
         if self._name == "stat" and _COUNTER.fullmatch(value):
             return value
         if kind is Body.JSON:
             return self._json(value)
         return value[:fixed] + plain_of(self._pseudonyms, value[fixed:], json=value[:1] in (b"{", b"[", b'"'))
+
+    def _is_plain_control(self, key: bytes, value: bytes) -> bool:
+        """Tell whether a control's value is a word or a number of the protocol; without ``names``, a name, too."""
+        if key == _NAME_PARAMETER:
+            return not self._pseudonyms.names
+        return key.decode("latin-1") in registry.CONTROL_BY_NAME or _COUNTER.fullmatch(value) is not None
 
     def _document(self, value: bytes, datatype: int) -> bytes:
         raw = self._decoded.value.raw
@@ -171,7 +184,7 @@ class _FrameRewriter:
             if match[2]:
                 if text not in known:
                     return plain_of(self._pseudonyms, value, json=True)
-            elif not _JSON_ID.fullmatch(text) and (self._name != "open" or self._pseudonyms.names):
+            elif self._pseudonyms.names if self._name == "open" else not _JSON_ID.fullmatch(text):
                 same = text.isascii() and b"\\" not in text
                 out[match.start(1) : match.end(1)] = self._word(text) if same else self._pseudonyms.filler(text)
         return bytes(out)

@@ -12,8 +12,12 @@ import hashlib
 import string
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from dissector.errors import UsageError
+
+if TYPE_CHECKING:
+    from _hashlib import HASHXOF
 
 #: What is replaced: each level all of those before it, too.
 LEVELS = ("documents", "names", "addresses")
@@ -21,6 +25,9 @@ _SHORTEST_KEY = 16  #: characters
 _ROUNDS = 10
 _SECRET_BYTES = 32
 _REMEMBERED = 1 << 16
+#: Of texts that are permuted: what the arithmetic takes grows with the square of it.
+_LONGEST = 1 << 9
+_LENGTHS = 1 << 8  #: of texts, whose beginnings of rounds are remembered
 
 _DIGITS = string.digits.encode()
 _WORD = (string.ascii_letters + string.digits + "-_:.").encode()
@@ -28,7 +35,10 @@ _PRINTABLE = bytes(range(0x20, 0x7F))
 _ANY = bytes(range(256))
 #: What fillers are made of: 32 letters, so that five bits choose one.
 _LETTERS = bytes(b"abcdefghijklmnopqrstuvwxyz234567"[byte & 31] for byte in range(256))
+_SOME_DIGIT = bytes(_DIGITS[byte % 10] for byte in range(256))
 _ALPHABETS = (_WORD, _PRINTABLE, _ANY)
+_LETTER_OF = {alphabet: alphabet.ljust(256, b"\0") for alphabet in (_DIGITS, *_ALPHABETS)}
+_DIGIT_OF = {alphabet: bytes(max(alphabet.find(byte), 0) for byte in range(256)) for alphabet in (_DIGITS, *_ALPHABETS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +50,13 @@ class Pseudonyms:
     addresses: bool = False  #: of hosts, too
 
     def of(self, text: bytes) -> bytes:
-        """Return the pseudonym of a text."""
-        return _pseudonym(self.secret, text)
+        """Return the pseudonym of a text; of one that is longer than any key, letters."""
+        return _pseudonym(self.secret, text) if len(text) <= _LONGEST else self.filler(text)
 
     def of_number(self, digits: bytes) -> bytes:
         """Return the pseudonym of a decimal number without leading zeros: another one of as many digits."""
+        if len(digits) > _LONGEST:
+            return _DIGITS[1:2] + self.noise(digits, len(digits) - 1).translate(_SOME_DIGIT)
         return _number(self.secret, digits)
 
     def filler(self, text: bytes, length: int | None = None) -> bytes:
@@ -88,39 +100,57 @@ def _number(secret: bytes, digits: bytes) -> bytes:
 
 def _permuted(secret: bytes, text: bytes, alphabet: bytes) -> bytes:
     """Apply the permutation of texts of this length over an alphabet."""
-    base = len(alphabet)
-    key = b"".join((secret, base.to_bytes(2, "big"), len(text).to_bytes(4, "big")))
     if len(text) == 1:
+        key = _domain(secret, alphabet, 1)
         order = sorted(alphabet, key=lambda byte: hashlib.blake2b(key + bytes((byte,))).digest())
         return bytes((order[alphabet.index(text)],))
     half = len(text) // 2
     left, right = _number_of(text[:half], alphabet), _number_of(text[half:], alphabet)
-    sizes = (base**half, base ** (len(text) - half))
-    for turn in range(_ROUNDS):
-        modulus = sizes[turn % 2]
-        spread = hashlib.shake_256(key + bytes((turn,)) + right.to_bytes((right.bit_length() + 7) // 8, "big"))
-        added = int.from_bytes(spread.digest((modulus.bit_length() + 7) // 8 + 16), "big")
-        left, right = right, (left + added) % modulus
+    for start, size, spread, modulus in _rounds(secret, alphabet, len(text)):
+        added = start.copy()
+        added.update(right.to_bytes(size, "big"))
+        left, right = right, (left + int.from_bytes(added.digest(spread), "big")) % modulus
     return _text_of(left, half, alphabet) + _text_of(right, len(text) - half, alphabet)
+
+
+@lru_cache(_LENGTHS)
+def _rounds(secret: bytes, alphabet: bytes, length: int) -> tuple[tuple[HASHXOF, int, int, int], ...]:
+    """Return what the rounds for texts of a length begin with.
+
+    This is the hash that the right half goes into, the bytes of that half, how many come out of the hash, and how many
+    left halves there are.
+    """
+    sizes = (len(alphabet) ** (length // 2), len(alphabet) ** (length - length // 2))
+    bytes_of = [(size.bit_length() + 7) // 8 for size in sizes]
+    key = _domain(secret, alphabet, length)
+    return tuple(
+        (hashlib.shake_256(key + bytes((turn,))), bytes_of[1 - turn % 2], bytes_of[turn % 2] + 16, sizes[turn % 2])
+        for turn in range(_ROUNDS)
+    )
+
+
+def _domain(secret: bytes, alphabet: bytes, length: int) -> bytes:
+    """Return a secret for the texts of one length over one alphabet."""
+    return b"".join((secret, len(alphabet).to_bytes(2, "big"), length.to_bytes(4, "big")))
 
 
 def _number_of(text: bytes, alphabet: bytes) -> int:
     if alphabet is _ANY:
         return int.from_bytes(text, "big")
-    number = 0
-    for byte in text:
-        number = number * len(alphabet) + alphabet.index(byte)
+    number, base = 0, len(alphabet)
+    for digit in text.translate(_DIGIT_OF[alphabet]):
+        number = number * base + digit
     return number
 
 
 def _text_of(number: int, length: int, alphabet: bytes) -> bytes:
     if alphabet is _ANY:
         return number.to_bytes(length, "big")
+    base = len(alphabet)
     digits = bytearray(length)
     for place in range(length - 1, -1, -1):
-        number, digit = divmod(number, len(alphabet))
-        digits[place] = alphabet[digit]
-    return bytes(digits)
+        number, digits[place] = divmod(number, base)
+    return bytes(digits.translate(_LETTER_OF[alphabet]))
 
 
 def pseudonyms_of(level: str, key: bytes | None = None, option: str = "key") -> Pseudonyms:

@@ -231,7 +231,7 @@ def _options(rng: random.Random) -> ReadOptions:
         ports=ports,
         dialect=dialect,
         values=rng.random() < 0.2,
-        redact=rng.random() < 0.8,
+        withhold_secrets=rng.random() < 0.8,
         separate=rng.random() < 0.1,
     )
 
@@ -478,7 +478,7 @@ def _split(rng: random.Random, packet: Packet) -> list[Packet]:
 def frames_of(path: Path) -> tuple[tuple[tuple[int, bytes], ...], ...]:
     """Return the frames of each connection of a recording, as (side, bytes) in the order they were complete."""
     talks: dict[str, list[tuple[int, bytes]]] = {}
-    reader = ReferenceReader([Input(path.name, path)], ReadOptions(values=True, redact=False))
+    reader = ReferenceReader([Input(path.name, path)], ReadOptions(values=True, withhold_secrets=False))
     streams = _streams(path)
     for batch in reader:
         for row in batch.to_pylist():

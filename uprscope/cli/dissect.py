@@ -316,7 +316,9 @@ class TextWriter(FrameWriter):
 
         prefixed = row["collection_id"] is not None or {"collection-id-invalid", "key-empty"} & set(row["defects"])
         collections = bool(prefixed) and row["event"] is None
-        decoded = decode(Dialect(row["dialect"]), data, collections=collections, redact=self._options.redact)
+        decoded = decode(
+            Dialect(row["dialect"]), data, collections=collections, withhold_secrets=self._options.withhold_secrets
+        )
         if self._args.tree:
             yield from tree(decoded, data, row, self._terminal)
         if self._args.hex:

@@ -131,7 +131,7 @@ def options_of(args: argparse.Namespace) -> ReadOptions:
         dialect=Dialect(args.dialect) if args.dialect else None,
         values=getattr(args, "values", False),
         inspect=getattr(args, "inspect", False),
-        redact=not getattr(args, "show_secrets", False),
+        withhold_secrets=not getattr(args, "show_secrets", False),
         separate=args.separate,
         pseudonyms=_pseudonyms(args),
     )

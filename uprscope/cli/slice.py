@@ -159,6 +159,8 @@ def _write_finding(
     if not inspection.findings:
         raise UsageError(f"--finding {name}: not found ({_hint(inputs, same_ids, rule)})")
     finding = inspection.findings[0]
+    if same_ids != options:  # the id is a hash of addresses, which can be found by trying
+        finding = replace(finding, id=rule.id)
     needs = packets_needed(inputs, options, finding)
     with destination(args.output) as stream:
         made = write_slice(inputs, options, finding, rule, needs, stream, form=form, beside=beside)

@@ -252,9 +252,9 @@ class TestSecrets:
         for dialect in Dialect:
             decoded = decode(dialect, frame)
             assert b"hunter2" not in repr(decoded).encode()
-            assert (decoded.value.redacted, decoded.value.length) == (True, len(self.SECRET))
+            assert (decoded.value.withheld, decoded.value.length) == (True, len(self.SECRET))
             assert decoded.value.kind is Body.SECRET
-        assert decode(Dialect.DCP, frame, redact=False).value.raw == self.SECRET
+        assert decode(Dialect.DCP, frame, withhold_secrets=False).value.raw == self.SECRET
 
     def test_external_authentication_is_withheld(self) -> None:
         spec = next(entry for entry in registry.MESSAGES if entry.name == "authenticate")

@@ -112,7 +112,7 @@ def test_round_trip(form: tuple[Message, bool, int, Shape, Layout], data: st.Dat
     drawn = data.draw(well_formed(form))
     frame = encode(message, **drawn)
     assert len(frame) == 24 + int.from_bytes(frame[8:12], "big")
-    decoded = decode(message.dialect, frame + encode(registry.named(Dialect.DCP, "noop")), redact=False)
+    decoded = decode(message.dialect, frame + encode(registry.named(Dialect.DCP, "noop")), withhold_secrets=False)
     assert decoded.length == len(frame)
     assert decoded.spec is message
     assert decoded.layout is layout
@@ -146,9 +146,9 @@ def test_truncation_at_any_byte_is_a_defect(form: tuple[Message, bool, int, Shap
         assert wanted & set(names), (length, names)
 
 
-@given(dialect=DIALECTS, data=st.binary(max_size=400), collections=st.booleans(), redact=st.booleans())
-def test_any_bytes(dialect: Dialect, data: bytes, collections: bool, redact: bool) -> None:
-    check_total(dialect, data, collections, redact)
+@given(dialect=DIALECTS, data=st.binary(max_size=400), collections=st.booleans(), withhold_secrets=st.booleans())
+def test_any_bytes(dialect: Dialect, data: bytes, collections: bool, withhold_secrets: bool) -> None:
+    check_total(dialect, data, collections, withhold_secrets)
 
 
 @given(
@@ -177,8 +177,8 @@ def test_plausible_frames(
     check_total(dialect, bytes([magic, opcode]) + small + length.to_bytes(4, "big") + rest + body, collections, True)
 
 
-def check_total(dialect: Dialect, data: bytes, collections: bool, redact: bool) -> None:
-    decoded = decode(dialect, data, collections=collections, redact=redact)
+def check_total(dialect: Dialect, data: bytes, collections: bool, withhold_secrets: bool) -> None:
+    decoded = decode(dialect, data, collections=collections, withhold_secrets=withhold_secrets)
     if len(data) < 24:
         assert decoded.length == len(data)
         assert decoded.defect_ids() == ("truncated-header",)

@@ -69,10 +69,12 @@ def check_coverage(lines: list[str], data: bytes, hidden: list[tuple[int, int]])
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[vector["id"] for vector in VECTORS])
-@pytest.mark.parametrize("redact", [True, False], ids=["redacted", "shown"])
-def test_every_byte_of_every_vector_has_its_line(vector: dict[str, Any], redact: bool) -> None:
+@pytest.mark.parametrize("withheld", [True, False], ids=["withheld", "shown"])
+def test_every_byte_of_every_vector_has_its_line(vector: dict[str, Any], withheld: bool) -> None:
     data = bytes.fromhex(vector["hex"])
-    decoded = decode(Dialect(vector["dialect"]), data, collections=vector.get("collections", False), redact=redact)
+    decoded = decode(
+        Dialect(vector["dialect"]), data, collections=vector.get("collections", False), withhold_secrets=withheld
+    )
     lines = lines_of(decoded, data)
     check_coverage(lines, data, hidden_spans(decoded))
     text = "\n".join(lines)
@@ -137,7 +139,7 @@ def test_a_secret_is_withheld_in_all_its_forms() -> None:
     password = b"\0user\0correct horse"
     data = frame(0x21, key=b"PLAIN", value=password)
     withheld, shown = (
-        "\n".join(lines_of(decode(Dialect.MEMCACHED, data, redact=redact), data)) for redact in (True, False)
+        "\n".join(lines_of(decode(Dialect.MEMCACHED, data, withhold_secrets=hidden), data)) for hidden in (True, False)
     )
     assert "correct" not in withheld
     assert password[:8].hex(" ") not in withheld

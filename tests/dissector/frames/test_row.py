@@ -426,7 +426,9 @@ def test_secrets_stay_out_unless_asked_for(reader_class: ReaderClass, opcode: in
         assert (row["key"], row["value_length"]) == ("PLAIN", len(secret))
         assert (row["value"], row["text"], row["value_hash"]) == (None, None, None)
         assert "horse" not in repr(row)
-    row, _ = tcp_by_hand.read_rows(tcp_by_hand.pcap(talk.packets), reader_class, ReadOptions(values=True, redact=False))
+    row, _ = tcp_by_hand.read_rows(
+        tcp_by_hand.pcap(talk.packets), reader_class, ReadOptions(values=True, withhold_secrets=False)
+    )
     assert row["value"] == secret
 
 

@@ -250,7 +250,7 @@ class Recording:
         packed = path.with_suffix(".truth.json.gz")
         unpacked = path.with_suffix(".truth.json")
         truth = json.loads(gzip.decompress(packed.read_bytes()) if packed.exists() else unpacked.read_bytes())
-        found, report = read_run(path, reader_class, ReadOptions(values=True, redact=False))
+        found, report = read_run(path, reader_class, ReadOptions(values=True, withhold_secrets=False))
         assert report.damage == []
         assert not report.given_up
         rows: dict[Place, dict[int, Row]] = {}

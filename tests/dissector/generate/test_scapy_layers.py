@@ -155,7 +155,7 @@ def check_form(form: Form, drawn: dict[str, Any]) -> None:
     message = form[0]
     frame = encode(message, **drawn)
     assert bytes(built(form, drawn)) == frame
-    decoded = decode(message.dialect, frame, redact=False)
+    decoded = decode(message.dialect, frame, withhold_secrets=False)
     assert {name: decoded[name] for name in drawn["fields"]} == drawn["fields"]
     header = HEADERS[message.dialect](frame)
     assert type(header.payload) is class_of(form)
@@ -225,7 +225,7 @@ def test_messages_without_a_layout(message: Message) -> None:
             assert bytes(head / layers.UPRBody(key=b"key", value=b"value")) == frame
             found = HEADERS[message.dialect](frame)
             assert type(found.payload) is layers.UPRBody
-            check_agreement(found, decode(message.dialect, frame, redact=False))
+            check_agreement(found, decode(message.dialect, frame, withhold_secrets=False))
             assert message.name in found.summary()
             assert message.name in repr(found)
 
@@ -351,7 +351,7 @@ def test_the_body_says_what_the_header_is() -> None:
     ended = layers.UPRDraft(request_id=1, subtype=2) / layers.UPRDraftStreamEnd()
     assert decode(Dialect.DRAFT, bytes(ended)).subtype == 2
     neighbour = layers.UPRDraft(opaque=3) / layers.MemcachedSaslAuth(key=b"PLAIN")
-    check_agreement(layers.UPRDraft(bytes(neighbour)), decode(Dialect.DRAFT, bytes(neighbour), redact=False))
+    check_agreement(layers.UPRDraft(bytes(neighbour)), decode(Dialect.DRAFT, bytes(neighbour), withhold_secrets=False))
 
 
 def test_early_forms_are_reached_from_the_shipped_dialect() -> None:
@@ -580,7 +580,7 @@ def test_a_header_that_announces_too_much_does_not_hold_the_stream_up() -> None:
 def test_vector(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     dialect = Dialect(vector["dialect"])
-    decoded = decode(dialect, data, redact=False, inspect=False)
+    decoded = decode(dialect, data, withhold_secrets=False, inspect=False)
     header = HEADERS[dialect](data)
     assert decoded.header is not None
     if decoded.header.frame_length > len(data):
@@ -647,7 +647,7 @@ def check_row(packet: Any, header: Any, row: Row) -> None:
     ],
 )
 def test_recording(name: str, header: Any) -> None:
-    rows = read_rows(CAPTURES / name, FrameReader, ReadOptions(values=True, redact=False))
+    rows = read_rows(CAPTURES / name, FrameReader, ReadOptions(values=True, withhold_secrets=False))
     ports = {min(row["sport"], row["dport"]) for row in rows}
     for port in ports:
         layers.bind_port(port, header)

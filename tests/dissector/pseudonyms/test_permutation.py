@@ -69,3 +69,15 @@ def test_fillers_are_letters_that_depend_on_the_text() -> None:
     fillers = {PSEUDONYMS.filler(b"%d" % number, 12) for number in range(1000)}
     assert len(fillers) == 1000
     assert set(b"".join(fillers)) <= set(b"abcdefghijklmnopqrstuvwxyz234567")
+
+
+def test_texts_longer_than_any_key() -> None:
+    """No arithmetic with a million digits: letters and digits, and different ones for different texts."""
+    for text in (b"k" * 1_000_000, b"\0" * 65_535):
+        made = PSEUDONYMS.of(text)
+        assert len(made) == len(text)
+        assert made.isalnum()
+        assert made != PSEUDONYMS.of(text[:-1] + b"x")
+    number = b"9" * 100_000
+    assert is_number(PSEUDONYMS.of_number(number))
+    assert len(PSEUDONYMS.of_number(number)) == len(number)

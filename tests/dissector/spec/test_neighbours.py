@@ -152,18 +152,18 @@ def test_only_values_that_may_hold_secrets_are_withheld(opcode: int, status: int
     frame = request(opcode, b"", b"key", PASSWORD) if status is None else response(opcode, status, PASSWORD)
     for dialect in Dialect:
         decoded = decode(dialect, frame.data)
-        assert decoded.value.redacted == (opcode in SECRET)
+        assert decoded.value.withheld == (opcode in SECRET)
         assert (b"hunter2" in repr(decoded).encode()) == (opcode not in SECRET)
         assert decoded.value.length == len(PASSWORD)
         assert (decoded.value.kind is Body.SECRET) == (opcode in SECRET)
-        assert decode(dialect, frame.data, redact=False).value.raw == PASSWORD
+        assert decode(dialect, frame.data, withhold_secrets=False).value.raw == PASSWORD
 
 
 def test_rows_keep_no_secret(capture: Path) -> None:
-    for redact in (True, False):
-        rows = read_rows(capture, FrameReader, ReadOptions(values=True, redact=redact))
+    for withheld in (True, False):
+        rows = read_rows(capture, FrameReader, ReadOptions(values=True, withhold_secrets=withheld))
         shown = {row["opcode"] for row in rows if "hunter2" in str(row)}
-        assert shown == (set(NEIGHBOURS) - SECRET if redact else set(NEIGHBOURS))
+        assert shown == (set(NEIGHBOURS) - SECRET if withheld else set(NEIGHBOURS))
 
 
 @pytest.mark.usefixtures("wireshark")
