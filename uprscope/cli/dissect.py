@@ -97,8 +97,7 @@ def run(args: argparse.Namespace) -> int:
     from dissector.filters import parse  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
     from dissector.frames.connection_numbers import ConnectionNumbers  # noqa: PLC0415
-    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
-    from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
+    from dissector.frames.run_columns import NUMBERED, RunColumns  # noqa: PLC0415
     from dissector.frames.sources import are_rows, open_frames  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
@@ -114,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
         return _write_packets(args, options, chosen, numbering)
     inputs = found_inputs(args.captures, growing=args.growing, rows=True)
     live = are_live(inputs)
+    stored = are_rows(inputs)
     named, follow = None, None
     if needs_names(args) and (live or any(each.once for each in inputs)):
         named = NameOnPipe(args.connection)
@@ -121,9 +121,11 @@ def run(args: argparse.Namespace) -> int:
         follow = chosen_connection(args, inputs, options)
     selector = FrameSelector(chosen, follow, args.vbucket, numbering)
     needed = selector.columns.union(columns_for(args, names), named.columns if named else ())
+    if stored and (follow is not None or (args.format == "text" and names is None)):
+        needed |= NUMBERED  # the rows may be some of a run: their own numbers hold on
     derived = RunColumns(needed, numbering)
-    options = dataclasses.replace(options, columns=with_sources(needed), live=live)
-    if (args.tree or args.hex) and are_rows(inputs):
+    options = dataclasses.replace(options, columns=needed, live=live)
+    if (args.tree or args.hex) and stored:
         raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
     reader = open_frames(
         inputs,
@@ -156,7 +158,6 @@ def _write_packets(
     """Write the packets of the chosen frames, and return the exit status."""
     from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
-    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
     from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
     from dissector.frames.sources import open_frames  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
@@ -165,7 +166,7 @@ def _write_packets(
         inputs = inputs_of(args, stack)
         selector = FrameSelector(chosen, chosen_connection(args, inputs, options), args.vbucket, numbering)
         output = PacketOutput(args.write, inputs, options)
-        derived, needed = RunColumns(selector.columns, numbering), with_sources(output.columns | selector.columns)
+        derived, needed = RunColumns(selector.columns, numbering), output.columns | selector.columns
         reader = open_frames(inputs, dataclasses.replace(options, columns=needed))
         with progress(reader, wanted=True) as advance:
             whole = _copy(reader, derived, selector, output, args.limit, advance)
