@@ -81,6 +81,7 @@ class Collector:
             self._summaries.release_ended()
 
     def _chosen(self, frames: FrameBatch) -> FrameBatch:
+        self._numbering.take(frames.ids, frames.code, frames.batch)
         place = self._numbering.indexes(frames.ids)
         if self._selection.connection is None:
             return frames
@@ -200,9 +201,11 @@ def collect(
 
     ``connection``: this one only, by number or id. ``watch`` is told of the progress.
     """
-    collector = Collector(packets=not are_rows(inputs), connection=connection)
+    stored = are_rows(inputs)
+    collector = Collector(packets=not stored, connection=connection)
+    columns = COLUMNS | {"connection_number"} if stored else COLUMNS  # rows may be some of a run
     chosen = dataclasses.replace(
-        options, columns=COLUMNS, document_keys=False, chunk_bytes=options.chunk_bytes or RULE_CHUNK_BYTES
+        options, columns=columns, document_keys=False, chunk_bytes=options.chunk_bytes or RULE_CHUNK_BYTES
     )
     reader = open_frames(inputs, chosen, ended=collector.ended)
     advance = watch(reader) if watch is not None else None

@@ -99,11 +99,15 @@ class ConnectionNumbers(AppearanceOrder):
             self.start_ns = batch.column("time_ns")[0].as_py() - _passed_ns(batch)
         if "connection" in there:
             ids, codes = encoded(batch.column("connection"))
-            if "connection_number" in there:
-                self._keep(ids.to_pylist(), codes, batch.column("connection_number"))
-            self.add(ids.to_pylist())
+            self.take(ids.to_pylist(), codes, batch)
 
-    def _keep(self, ids: list[str], codes: Longs, stored: pa.Array) -> None:
+    def take(self, ids: Sequence[str], codes: Longs, batch: pa.RecordBatch) -> None:
+        """Number a batch's connections, of which each row has the code."""
+        if "connection_number" in batch.schema.names:
+            self._keep(ids, codes, batch.column("connection_number"))
+        self.add(ids)
+
+    def _keep(self, ids: Sequence[str], codes: Longs, stored: pa.Array) -> None:
         """Take the numbers that rows have; one that is taken, or beyond all sense, is not kept."""
         new = [code for code, name in enumerate(ids) if name not in self.numbers]
         if not new:
