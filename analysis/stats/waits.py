@@ -121,9 +121,7 @@ class Waits:
             )
             self._stalls[number] = self.stalls(number).plus(found)
         for row in np.flatnonzero(unended).tolist():
-            self.unended[int(connection[row])] = Stalls(
-                1, longest_ns=int(waited[row]), window_bytes=int(window[row])
-            )
+            self.unended[int(connection[row])] = Stalls(1, longest_ns=int(waited[row]), window_bytes=int(window[row]))
 
     def _take_noops(self, name: str, table: Table) -> None:
         connection = table["connection"]

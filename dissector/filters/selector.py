@@ -61,7 +61,17 @@ class FrameSelector:
         """Return the columns that frames are selected by."""
         needed = {"connection"} if self._follow is not None else set[str]()
         if self._vbucket is not None:
-            needed |= {"connection", "vbucket", "response", "opcode", "opaque", "direction", "subtype", "acked_offset", "end_offset"}
+            needed |= {
+                "connection",
+                "vbucket",
+                "response",
+                "opcode",
+                "opaque",
+                "direction",
+                "subtype",
+                "acked_offset",
+                "end_offset",
+            }
         return frozenset(needed) | (self._filter.columns if self._filter is not None else frozenset())
 
     @property

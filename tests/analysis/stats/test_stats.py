@@ -125,7 +125,10 @@ def test_a_stall_that_nothing_ends_lasts_until_its_connection_ends(tmp_path: Pat
     assert (found.stalls.count, found.stalls.unended) == (1, 1)
     assert found.stalls.longest_ns == found.stalls.total_ns == pytest.approx(waited, abs=1000)
     assert statistics(path, "1").stalls == found.stalls
-    assert any(f"1 stall of {duration(found.stalls.total_ns)}; 1 without an end" in line for line in lines(found, Terminal(width=100)))
+    assert any(
+        f"1 stall of {duration(found.stalls.total_ns)}; 1 without an end" in line
+        for line in lines(found, Terminal(width=100))
+    )
 
 
 def test_seqnos_without_an_item(tmp_path: Path) -> None:
