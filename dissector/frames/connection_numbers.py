@@ -99,7 +99,7 @@ class ConnectionNumbers(AppearanceOrder):
             self.start_ns = batch.column("time_ns")[0].as_py() - _passed_ns(batch)
         if "connection" in there:
             ids, codes = encoded(batch.column("connection"))
-            self.take(ids.to_pylist(), codes, batch)
+            self.take(ids.to_pylist(), codes.astype(np.int64), batch)
 
     def take(self, ids: Sequence[str], codes: Longs, batch: pa.RecordBatch) -> None:
         """Number a batch's connections, of which each row has the code."""
