@@ -302,4 +302,4 @@ def _unanswered(found: Statistics) -> str:
     if not unsure:
         return text
     whose = "its answer" if missing == 1 else "their answers" if unsure == missing else f"the answers of {unsure:,}"
-    return f"{text}; {whose} may be missing from the capture, or come after its end"
+    return f"{text}; {whose} may be missing from the capture, or had no time to come"
