@@ -8,6 +8,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
+from dissector.terminal.amounts import count
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.connection_option import NameOnPipe, add_connection_argument, chosen_connection, needs_names
 from uprscope.cli.frame_output import FrameWriter, opened, schema
@@ -234,10 +235,10 @@ def report(found: ReadReport, *, filtered: bool = False) -> None:
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
     if not found.frames and not found.damage and not filtered:
         link = found.link
-        there = (
-            f"{link.packets:,} packets, {link.segments:,} TCP segments, {found.connections:,} connections, "
-            "none of them memcached (--port N forces one)"
-        )
+        seen = ((link.packets, "packet"), (link.segments, "TCP segment"), (found.connections, "connection"))
+        there = ", ".join(count(number, noun) for number, noun in seen)
+        if found.connections:
+            there += f", {'not' if found.connections == 1 else 'none of them'} memcached (--port N forces one)"
         other = found.others.sentence()
         there += f"; seen instead: {other}" if other else ""
         sys.stderr.write(f"uprscope: no frames: {there if link.packets else 'no packets'}\n")
