@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissector.errors import UsageError
 from dissector.frames.batch import FrameBatch
+from dissector.frames.schema import SCHEMA
 from dissector.frames.sources import are_rows, open_frames
 from dissector.summary.byte_hash import HashingReader
 from dissector.summary.connections import ConnectionSummaries, forget
@@ -98,7 +99,7 @@ def connection_summary(
 def _stored_summary(inputs: Sequence[Input], options: ReadOptions, watch: Watch) -> Summary:
     """Sum rows of frames up, one row per connection."""
     found = StoredConnections()
-    reader = open_frames(inputs, options)
+    reader = open_frames(inputs, _with_numbers(options))
     with watch(reader) as advance:
         for batch in reader:
             advance()
@@ -110,11 +111,16 @@ def _stored_summary(inputs: Sequence[Input], options: ReadOptions, watch: Watch)
     return Summary(rows, CONNECTION_COLUMNS, reader.report, notes)
 
 
+def _with_numbers(options: ReadOptions) -> ReadOptions:
+    """Return options that also read the numbers that stored rows have: they may be some of a run."""
+    return replace(options, columns=frozenset((*(options.columns or SCHEMA.names), "connection_number")))
+
+
 def stream_summary(inputs: Sequence[Input], options: ReadOptions, *, watch: Watch = unwatched) -> Summary:
     """Sum captures up, one row per vbucket stream or refused stream request."""
     streams = Streams()
     connections = ConnectionSummaries(forget)
-    reader = open_frames(inputs, options, ended=connections.end)
+    reader = open_frames(inputs, _with_numbers(options) if are_rows(inputs) else options, ended=connections.end)
     with watch(reader) as advance:
         for batch in reader:
             advance()

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dissector.errors import InputError, UprscopeError, UsageError
 from dissector.filters import parse
-from dissector.frames.derived_columns import ROW_SCHEMA, row_columns_of, with_sources
+from dissector.frames.derived_columns import ROW_SCHEMA, row_columns_of
 from dissector.frames.run_columns import RunColumns
 from dissector.frames.sources import open_frames
 from dissector.summary.schema import STREAM_COLUMNS, schema_of, table_of
@@ -156,7 +156,7 @@ class Frames(Table):
             schema = pa.schema([ROW_SCHEMA.field(name) for name in names])
             options = dataclasses.replace(options, values=options.values or "value" in names)
         self._needed = frozenset(schema.names) | (self._filter.columns if self._filter is not None else frozenset())
-        options = dataclasses.replace(options, columns=with_sources(self._needed))
+        options = dataclasses.replace(options, columns=self._needed)
         super().__init__(inputs, schema, names or _FRAME_PREVIEW)
         self.options = options  #: how the captures are read
         self._was_read = False

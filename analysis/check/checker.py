@@ -5,6 +5,7 @@ A check is the same to it whatever the rule. One finding stands for all violatio
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,6 +88,10 @@ class Checker:
     def connection_ids(self) -> list[str]:
         """Return the ids of connections, in the order in which they came up."""
         return self._connections.names
+
+    def follow(self, connection: str) -> None:
+        """Tell from now on of the connection of this id alone."""
+        self._selection = dataclasses.replace(self._selection, connection=connection)
 
     def fold(self, batch: pa.RecordBatch) -> None:
         """Check a batch of frames."""

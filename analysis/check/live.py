@@ -66,6 +66,12 @@ class LiveChecker:
         self._recent: deque[pa.RecordBatch] = deque()
         self._recent_rows = 0
 
+    def follow(self, connection: str) -> None:
+        """Tell from now on of the connection of this id alone: its name has come up."""
+        self._selection = dataclasses.replace(self._selection, connection=connection)
+        for group in self._groups:
+            group.checker.follow(connection)
+
     def fold(self, batch: pa.RecordBatch) -> list[Finding]:
         """Check a batch of frames; return the findings that it proves."""
         if not batch.num_rows:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.check import refusals
 from dissector.frames.connection_numbers import ConnectionNumbers
@@ -144,18 +145,27 @@ def _ring(capture: str) -> str:
     return str(PurePath(capture).parent)
 
 
-def numbered(batches: Iterable[pa.RecordBatch], first: int, last: int, connection: str | None = None) -> Transcript:
-    """Return the frames from one number to another, of one connection or of all."""
+def numbered(
+    batches: Iterable[pa.RecordBatch],
+    first: int,
+    last: int,
+    connection: str | None = None,
+    most: int | None = None,
+) -> Transcript:
+    """Return the frames from one number to another, of one connection or of all; of them the first ``most``."""
     found = Transcript()
     counts: dict[str, int] = defaultdict(int)
     for batch in batches:
         found.numbering.see(batch)
         frame = batch.column("frame").to_numpy()
         places, _ = _places(batch, counts)
-        for row, place in _rows(batch, np.flatnonzero((frame >= first) & (frame <= last)), places):
-            if connection is None or connection == row["connection"]:
-                found.rows[row["frame"]], found.place[row["frame"]] = row, place
-        if len(frame) and int(frame[-1]) >= last:
+        wanted = (frame >= first) & (frame <= last)
+        if connection is not None:
+            wanted &= pc.equal(batch.column("connection"), connection).to_numpy(zero_copy_only=False)
+        left = None if most is None else most - len(found.rows)
+        for row, place in _rows(batch, np.flatnonzero(wanted)[:left], places):
+            found.rows[row["frame"]], found.place[row["frame"]] = row, place
+        if (len(frame) and int(frame[-1]) >= last) or len(found.rows) == most:
             break
     return found
 

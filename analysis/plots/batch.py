@@ -11,13 +11,13 @@ from dissector.frames.batch import DRAFT, PLAIN, FrameBatch
 from dissector.frames.byte_text import text_of
 from dissector.frames.connection_numbers import AppearanceOrder
 from dissector.frames.message_kinds import IS_UPR
+from dissector.summary.connection_ends import ConnectionEnds
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from dissector.array_types import Longs
-    from dissector.tcp.connections import Connection
 
 
 #: Columns that every plot needs.
@@ -40,24 +40,13 @@ class ConnectionName(NamedTuple):
     server: str
 
 
-class ConnectionEnd(NamedTuple):
-    """What packets tell of a connection once it is over; numbers are by direction."""
-
-    last_ns: int
-    closed: bool  #: by a FIN or a reset; otherwise the capture ends first
-    gaps: tuple[int, int]
-    lost: tuple[int, int]  #: bytes that are not in the capture
-    there: tuple[int, int]  #: bytes that are
-
-
 class ConnectionNames:
     """The connections of a run, numbered from 0 in order of appearance."""
 
     def __init__(self) -> None:
         self.connections: list[ConnectionName] = []
         self.dcp_names: dict[int, str] = {}  #: by number, as the open request has it
-        self.ends: dict[str, ConnectionEnd] = {}  #: by id; rows of frames do not tell them
-        self.last_ns = 0  #: of all frames, and of the packets of connections that have frames
+        self.ends = ConnectionEnds()
         self.until_ns = _FOREVER  #: nothing later is drawn
         self._order = AppearanceOrder()
 
@@ -76,24 +65,9 @@ class ConnectionNames:
         connection = self.connections[number]
         return f"{connection.number} {self.dcp_names.get(number, connection.client)}"
 
-    def end(self, connection: Connection) -> None:
-        """Take a connection that is over."""
-        if not any(framer.frames for framer in connection.framers):
-            return
-        (client, server), last_ns = connection.directions, connection.last_ns
-        self.ends[connection.id] = ConnectionEnd(
-            last_ns,
-            connection.reset or client.finished or server.finished,
-            (client.gaps, server.gaps),
-            (client.bytes_lost, server.bytes_lost),
-            (client.bytes_delivered, server.bytes_delivered),
-        )
-        self.last_ns = max(self.last_ns, last_ns)
-
     def end_ns(self, number: int) -> int:
-        """Return until when a connection was there: its FIN or reset, or else the end of the capture."""
-        end = self.ends.get(self.connections[number].id)
-        return min(end.last_ns if end is not None and end.closed else self.last_ns, self.until_ns)
+        """Return until when a connection was there, or the picture shows it."""
+        return min(self.ends.end_ns(self.connections[number].id), self.until_ns)
 
     def numbers_of(self, frames: FrameBatch) -> Longs:
         """Return the connection number of each row, and number connections that are new."""

@@ -72,7 +72,7 @@ class FigureSet:
 
     def read(self, source: FrameSource, watch: Watch | None = None) -> None:
         """Read all frames, and finish."""
-        reader = source.open(self.columns, self.names.end)
+        reader = source.open(self.columns, self.names.ends.end)
         advance = watch(reader) if watch is not None else None
         for batch in reader:
             if advance is not None:
@@ -89,7 +89,7 @@ class FigureSet:
         if self.checker is not None:
             self.checker.fold(batch)
         whole = PlotBatch(batch, self.names)
-        self.names.last_ns = max(self.names.last_ns, int(whole.time_ns.max()))
+        self.names.ends.see(int(whole.time_ns.max()))
         chosen = self._selected(whole)
         if chosen.size:
             for plot in self.plots.values():

@@ -120,7 +120,7 @@ class FlowPlot:
         parts = [count(len(shown_lanes), "connection"), count(stalls, "stall")]
         stalled = sum(self.states[key].stalled_ns for key in some)
         if stalled:
-            parts[-1] += f" of {duration(stalled)} together"
+            parts[-1] += f" of {duration(stalled)}" + (" together" if stalls > 1 else "")
         unended = sum(self.states[key].unended_ns > 0 for key in some)
         if unended:
             parts.append(f"{unended:,} without an end")

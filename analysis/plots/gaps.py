@@ -109,7 +109,7 @@ class Gaps:
             int(self.bins[name].sum()) for name in ("holes", "lost", "cut", "skipped", "messages")
         )
         seen = {context.names.connections[key >> 1].id for key in self._begun}
-        ends = [end for name, end in context.names.ends.items() if name in seen]
+        ends = [end for name, end in context.names.ends.by_id.items() if name in seen]
         of_tcp = f"{sum(sum(end.lost) for end in ends):,} bytes lost"
         parts = [count(holes, "hole"), of_tcp if ends else f"{lost:,} bytes lost between messages"]
         if messages:
@@ -152,7 +152,7 @@ class Gaps:
         """Return a direction's holes, lost bytes, their share, and messages that were cut short."""
         key = self.bins.keys[lane]
         holes, lost, cut = (int(self.bins[name][lane].sum()) for name in ("holes", "lost", "messages"))
-        end = context.names.ends.get(context.names.connections[key >> 1].id)
+        end = context.names.ends.by_id.get(context.names.connections[key >> 1].id)
         if end is None:  # rows of frames do not tell what packets had
             return f"{holes:,}", f"{lost:,}", "", f"{cut:,}"
         lost, there = end.lost[key & 1], end.there[key & 1]

@@ -66,7 +66,7 @@ def collect(
 
     def ended(connection: Connection) -> None:
         collector.ended(connection)
-        figures.names.end(connection)
+        figures.names.ends.end(connection)
 
     reader = source.open(None, ended)
     advance = watch(reader) if watch is not None else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from analysis.stats.tables import StatisticsTable
 
 _MOST_NAMES = 3
-_WIDE = 8  #: columns of a table that has no other one beside it; page.css has the same number
+_WIDE = 7  #: columns of a table that has no other one beside it; page.css has the same number
 _MOST_ROWS = 8  #: of a table; the last one stands for all others
 
 

@@ -23,6 +23,7 @@ from dissector.display.table import address
 from dissector.frames.batch import FrameBatch
 from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.frames.sources import are_rows, open_frames
+from dissector.summary.connection_ends import ConnectionEnds
 from dissector.summary.connections import ConnectionSummaries
 from dissector.summary.rows import ConnectionRows, stream_rows
 from dissector.summary.schema import SIDES
@@ -57,15 +58,20 @@ class Collector:
         self._traffic, self._waits, self._context, self._streams = Traffic(), Waits(), Context(), Streams()
         self._rows = ConnectionRows()
         self._summaries = ConnectionSummaries(self._rows.add)
+        self._ends = ConnectionEnds()
         self._stored = None if packets else StoredConnections()
 
     def ended(self, connection: Connection) -> None:
         """Take note that a connection has ended."""
         self._summaries.end(connection)
+        self._ends.end(connection)
 
     def fold(self, batch: pa.RecordBatch) -> None:
         """Add a batch of frames."""
-        frames = self._chosen(batch)
+        frames = FrameBatch(batch)
+        if frames.size:
+            self._ends.see(int(frames.numbers("time_ns").max()))
+        frames = self._chosen(frames)
         if frames.size:
             self._traffic.fold(frames, self._numbering.indexes(frames.ids)[frames.code])
             self._waits.take(self._context.fold(frames.batch))
@@ -74,18 +80,19 @@ class Collector:
         if self._stored is None:
             self._summaries.release_ended()
 
-    def _chosen(self, batch: pa.RecordBatch) -> FrameBatch:
-        frames = FrameBatch(batch)
+    def _chosen(self, frames: FrameBatch) -> FrameBatch:
+        self._numbering.take(frames.ids, frames.code, frames.batch)
         place = self._numbering.indexes(frames.ids)
         if self._selection.connection is None:
             return frames
         wanted = place[frames.code] == self._selection.place(self._numbering.names)
-        return frames if wanted.all() else FrameBatch(batch.filter(pa.array(wanted)))
+        return frames if wanted.all() else FrameBatch(frames.batch.filter(pa.array(wanted)))
 
     def finish(self, captures: Iterable[str], report: ReadReport) -> Statistics:
         """Return the statistics of all frames; raise UsageError if there was no such connection."""
         self._selection.confirm(self._numbering.names)
         self._waits.take(self._context.finish())
+        self._prolong_stalls()
         rows = self._rows.sorted() if self._stored is None else self._stored.rows()
         connections = tuple(self._connection(row) for row in rows)
         return Statistics(
@@ -118,6 +125,16 @@ class Collector:
     def stream_rows(self) -> list[Row]:
         """Return all streams as listings have them."""
         return list(stream_rows(self._streams))
+
+    def _prolong_stalls(self) -> None:
+        """Let stalls that nothing ended last until their connection ended, not only until its last frame."""
+        if not self._waits.unended:
+            return
+        ids = {number - 1: name for name, number in self._context.connections.numbers.items()}
+        for place in self._waits.unended:
+            name = ids[place]
+            latest_ns = int(self._traffic.latest_ns[self._numbering.numbers[name] - 1])
+            self._waits.prolong(place, max(self._ends.end_ns(name) - latest_ns, 0))
 
     def _connection(self, row: Row) -> ConnectionStatistics:
         name = row["connection"]
@@ -184,9 +201,11 @@ def collect(
 
     ``connection``: this one only, by number or id. ``watch`` is told of the progress.
     """
-    collector = Collector(packets=not are_rows(inputs), connection=connection)
+    stored = are_rows(inputs)
+    collector = Collector(packets=not stored, connection=connection)
+    columns = COLUMNS | {"connection_number"} if stored else COLUMNS  # rows may be some of a run
     chosen = dataclasses.replace(
-        options, columns=COLUMNS, document_keys=False, chunk_bytes=options.chunk_bytes or RULE_CHUNK_BYTES
+        options, columns=columns, document_keys=False, chunk_bytes=options.chunk_bytes or RULE_CHUNK_BYTES
     )
     reader = open_frames(inputs, chosen, ended=collector.ended)
     advance = watch(reader) if watch is not None else None

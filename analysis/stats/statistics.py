@@ -65,6 +65,7 @@ class Stalls:
 
     count: int = 0
     unsure: int = 0  #: of these, those that may be none: something was lost
+    unended: int = 0  #: of these, those that went on until the connection or the capture ended
     total_ns: int = 0
     longest_ns: int = 0
     window_bytes: int = 0  #: the window at the longest one
@@ -75,6 +76,7 @@ class Stalls:
         return Stalls(
             self.count + other.count,
             self.unsure + other.unsure,
+            self.unended + other.unended,
             self.total_ns + other.total_ns,
             longest.longest_ns,
             longest.window_bytes,

@@ -286,8 +286,11 @@ def _stalls(found: Statistics) -> str:
     if not stalls.count:
         return "no stalls"
     unsure = f", of which {stalls.unsure:,} may be none" if stalls.unsure else ""
-    text = f"{count(stalls.count, 'stall')} of {duration(stalls.total_ns)} together{unsure}"
-    return f"{text}, the longest {duration(stalls.longest_ns)}"
+    together = " together" if stalls.count > 1 else ""
+    text = f"{count(stalls.count, 'stall')} of {duration(stalls.total_ns)}{together}{unsure}"
+    if stalls.count > 1:
+        text += f", the longest {duration(stalls.longest_ns)}"
+    return f"{text}; {stalls.unended:,} without an end" if stalls.unended else text
 
 
 def _unanswered(found: Statistics) -> str:
@@ -296,4 +299,7 @@ def _unanswered(found: Statistics) -> str:
     if not missing:
         return "no request"
     text = count(missing, "request")
-    return f"{text}; {unsure:,} of them may have an answer that was not captured" if unsure else text
+    if not unsure:
+        return text
+    whose = "its answer" if missing == 1 else "their answers" if unsure == missing else f"the answers of {unsure:,}"
+    return f"{text}; {whose} may be missing from the capture, or had no time to come"

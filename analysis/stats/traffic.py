@@ -36,8 +36,8 @@ class Traffic:
         self.messages = np.zeros(0, np.int64)  #: by connection
         self.bytes = np.zeros(0, np.int64)
         self.longest_silence_ns = np.zeros(0, np.int64)
+        self.latest_ns = np.zeros(0, np.int64)  #: when its latest frame came
         self.time: TimeRange | None = None
-        self._latest_ns = np.zeros(0, np.int64)
         self._kinds = np.zeros((2, _KINDS), np.int64)  #: messages, and bytes
         self._names: dict[int, str] = {}
         self._seconds: dict[int, tuple[int, int]] = {}  #: messages and bytes
@@ -80,7 +80,7 @@ class Traffic:
         if connections <= known:
             return
         more = np.zeros(max(connections, 2 * known) - known, np.int64)
-        for name in ("messages", "bytes", "longest_silence_ns", "_latest_ns"):
+        for name in ("messages", "bytes", "longest_silence_ns", "latest_ns"):
             setattr(self, name, np.concatenate((getattr(self, name), more)))
 
     def _count_kinds(self, frames: FrameBatch, size: Longs) -> None:
@@ -122,10 +122,10 @@ class Traffic:
         heads = np.flatnonzero(np.diff(sorted_connection, prepend=-1))
         before = np.empty_like(sorted_ns)
         before[1:] = sorted_ns[:-1]
-        latest = self._latest_ns[sorted_connection[heads]]
+        latest = self.latest_ns[sorted_connection[heads]]
         before[heads] = np.where(latest > 0, latest, sorted_ns[heads])
         np.maximum.at(self.longest_silence_ns, sorted_connection[heads], np.maximum.reduceat(sorted_ns - before, heads))
-        self._latest_ns[sorted_connection] = sorted_ns  # of several writes the last one stays
+        self.latest_ns[sorted_connection] = sorted_ns  # of several writes the last one stays
 
 
 def _sums(place: Longs, numbers: Longs, size: int) -> Longs:

@@ -5,6 +5,7 @@ The context pairs requests with answers and counts flow control; here its rows a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,7 @@ class Waits:
         self._unanswered = np.zeros(_OPCODES, np.int64)
         self._unsure = np.zeros(_OPCODES, np.int64)
         self._stalls: dict[int, Stalls] = {}
+        self.unended: dict[int, Stalls] = {}  #: of each connection, the stall that nothing ended
         self._liveness: dict[int, NoopStatistics] = {}
 
     def take(self, tables: Iterable[tuple[str, Table]]) -> None:
@@ -77,6 +79,16 @@ class Waits:
             total = total.plus(each)
         return total
 
+    def prolong(self, connection: int, more_ns: int) -> None:
+        """Let a connection's last stall go on: the context ends it with the last frame."""
+        last, every = self.unended[connection], self._stalls[connection]
+        waited, longest_ns, window = last.longest_ns + more_ns, every.longest_ns, every.window_bytes
+        if waited > longest_ns:
+            longest_ns, window = waited, last.window_bytes
+        self._stalls[connection] = replace(
+            every, total_ns=every.total_ns + more_ns, longest_ns=longest_ns, window_bytes=window
+        )
+
     def liveness(self, connection: int, longest_silence_ns: int) -> NoopStatistics:
         """Return the no-ops of a connection."""
         found = self._liveness.get(connection, NoopStatistics())
@@ -95,16 +107,21 @@ class Waits:
     def _take_stalls(self, table: Table) -> None:
         connection, waited, unsure = table["connection"], table["waited_ns"], table["unknown"] > 0
         window = table["window"]
+        # Of others the guilty frame is the ack that ended them.
+        unended = table.refs("guilty")["ordinal"] == table.refs("last")["ordinal"]
         for number, rows in rows_by(connection):
             longest = rows[np.argmax(waited[rows])]
             found = Stalls(
-                len(rows),
-                int(np.count_nonzero(unsure[rows])),
-                int(waited[rows].sum()),
-                int(waited[longest]),
-                int(window[longest]),
+                count=len(rows),
+                unsure=int(np.count_nonzero(unsure[rows])),
+                unended=int(np.count_nonzero(unended[rows])),
+                total_ns=int(waited[rows].sum()),
+                longest_ns=int(waited[longest]),
+                window_bytes=int(window[longest]),
             )
             self._stalls[number] = self.stalls(number).plus(found)
+        for row in np.flatnonzero(unended).tolist():
+            self.unended[int(connection[row])] = Stalls(1, longest_ns=int(waited[row]), window_bytes=int(window[row]))
 
     def _take_noops(self, name: str, table: Table) -> None:
         connection = table["connection"]

@@ -59,9 +59,19 @@ class FrameSelector:
     @property
     def columns(self) -> frozenset[str]:
         """Return the columns that frames are selected by."""
-        needed = {"connection", "time_ns"}
+        needed = {"connection"} if self._follow is not None else set[str]()
         if self._vbucket is not None:
-            needed |= {"vbucket", "response", "opcode", "opaque", "direction", "subtype", "acked_offset", "end_offset"}
+            needed |= {
+                "connection",
+                "vbucket",
+                "response",
+                "opcode",
+                "opaque",
+                "direction",
+                "subtype",
+                "acked_offset",
+                "end_offset",
+            }
         return frozenset(needed) | (self._filter.columns if self._filter is not None else frozenset())
 
     @property

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dissector.arrow import encoded, is_shared
+from dissector.arrow import encoded, is_shared, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissector.array_types import Longs
+
+
+UNUSED = "-"  #: in place of the id, where rows of a file have left a number out
+_MOST_NUMBERS = 1 << 20  #: of connections, that rows of a file may have
+_LONGEST_RUN = 1 << 33  #: seconds
 
 
 class AppearanceOrder:
@@ -60,7 +65,8 @@ def is_name(text: str | None) -> bool:
 def place_of(connection: str, ids: Sequence[str]) -> int:
     """Return where a connection, given by its number or id, is among ``ids``, which are in their order; -1: nowhere."""
     if is_number(connection):
-        return int(connection) - 1 if 1 <= int(connection) <= len(ids) else -1
+        there = 1 <= int(connection) <= len(ids) and ids[int(connection) - 1] != UNUSED
+        return int(connection) - 1 if there else -1
     return ids.index(connection.lower()) if connection.lower() in ids else -1
 
 
@@ -68,8 +74,12 @@ def no_such_connection(connection: str, ids: Sequence[str]) -> str | None:
     """Say that a connection has not come up among all; None: it has."""
     if place_of(connection, ids) >= 0:
         return None
-    there = {0: "no connection has frames", 1: "the only connection is 1"}
-    return f"no connection {connection} ({there.get(len(ids), f'connections are 1 to {len(ids)}')})"
+    known = [number for number, each in enumerate(ids, 1) if each != UNUSED]
+    if not known:
+        return f"no connection {connection} (no connection has frames)"
+    if len(known) == 1:
+        return f"no connection {connection} (the only connection is {known[0]})"
+    return f"no connection {connection} (connections are {known[0]} to {known[-1]})"
 
 
 class ConnectionNumbers(AppearanceOrder):
@@ -83,17 +93,50 @@ class ConnectionNumbers(AppearanceOrder):
     def see(self, batch: pa.RecordBatch) -> Longs:
         """Number a batch's connections, and take note of when the first batch begins.
 
-        Returns the place of each row's connection in :attr:`names`, from 0.
+        Returns the place of each row's connection in :attr:`names`, from 0. Rows that were written before may be some
+        of a run: the numbers and seconds that they have hold on.
         """
-        if self.start_ns is None and batch.num_rows:
-            self.start_ns = batch.column("time_ns")[0].as_py()
+        there = batch.schema.names
+        if self.start_ns is None and batch.num_rows and "time_ns" in there:
+            self.start_ns = batch.column("time_ns")[0].as_py() - _passed_ns(batch)
+        if "connection" not in there:
+            return np.empty(0, np.int64)
         column = batch.column("connection")
         if self._seen is None or not is_shared(column, self._seen[0]):
             ids, codes = encoded(column)
-            self._seen = column, self.indexes(ids.to_pylist())[codes]
+            names = ids.to_pylist()
+            self.take(names, codes.astype(np.int64), batch)
+            self._seen = column, self.indexes(names)[codes]
         return self._seen[1]
 
     def forget(self, name: str) -> None:
         """Forget a connection of which nothing more comes; its number is not given to another one."""
         super().forget(name)
         self._seen = None
+
+    def take(self, ids: Sequence[str], codes: Longs, batch: pa.RecordBatch) -> None:
+        """Number a batch's connections, of which each row has the code."""
+        if "connection_number" in batch.schema.names:
+            self._keep(ids, codes, batch.column("connection_number"))
+        self.add(ids)
+
+    def _keep(self, ids: Sequence[str], codes: Longs, stored: pa.Array) -> None:
+        """Take the numbers that rows have; one that is taken, or beyond all sense, is not kept."""
+        new = [code for code, name in enumerate(ids) if name not in self.numbers]
+        if not new:
+            return
+        numbers = plain(stored, 0)
+        for code in new:
+            number = int(numbers[np.argmax(codes == code)])
+            if len(self.names) < number <= _MOST_NUMBERS:
+                self.names += [UNUSED] * (number - len(self.names))
+            if 0 < number <= len(self.names) and self.names[number - 1] == UNUSED:
+                self.names[number - 1], self.numbers[ids[code]] = ids[code], number
+
+
+def _passed_ns(batch: pa.RecordBatch) -> int:
+    """Return how long the run had lasted when a batch began, as far as its rows tell."""
+    if "seconds" not in batch.schema.names:
+        return 0
+    seconds = batch.column("seconds")[0].as_py()
+    return round(seconds * 1e9) if seconds is not None and 0 <= seconds < _LONGEST_RUN else 0

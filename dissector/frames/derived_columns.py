@@ -123,7 +123,7 @@ def row_columns_of(text: str, option: str) -> list[str]:
     return columns_of(text, option, ROW_SCHEMA, ALIASES)
 
 
-def with_sources(names: Iterable[str]) -> frozenset[str]:
-    """Return columns together with those that they are made of: what has to be read for them."""
+def with_sources(names: Iterable[str], there: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Return columns together with those that they are made of, unless they are ``there``: what has to be read."""
     wanted = frozenset(names)
-    return wanted.union(*(DERIVED[name].sources for name in wanted & DERIVED.keys()))
+    return wanted.union(*(DERIVED[name].sources for name in (wanted & DERIVED.keys()) - there))

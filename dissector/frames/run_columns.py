@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dissector.array_types import Longs, Mask
 
 _NAMES = {each.column.name: each for each in NAME_COLUMNS}
-_NUMBERED = frozenset(("seconds", "connection_number"))
+NUMBERED = frozenset(("seconds", "connection_number"))  #: what a run counts and rows keep
 _SECOND_NS = 1e9
 
 
@@ -47,7 +47,7 @@ class RunColumns:
         self._answered = None
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         missing = self._wanted - columns.keys()
-        if missing & _NUMBERED:
+        if missing & NUMBERED:
             self._numbering.see(batch)
         for name in missing:
             columns[name] = self._made(name, batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 from dissector.errors import UsageError
@@ -56,6 +57,9 @@ def open_frames(
 
         return StoredRows(inputs, options, whole=whole)
     from dissector.frames.base_reader import ignore_end  # noqa: PLC0415 - brings the decoder along
+    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415 - brings pyarrow along
     from dissector.frames.reader import FrameReader  # noqa: PLC0415
 
+    if options.columns is not None:
+        options = dataclasses.replace(options, columns=with_sources(options.columns))
     return FrameReader(inputs, options, ended=ended or ignore_end, over=over)

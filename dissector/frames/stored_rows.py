@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dissector.capture.magic import RowFormat
 from dissector.errors import InputError
 from dissector.frames.byte_text import is_printable
-from dissector.frames.derived_columns import ROW_SCHEMA, RUN_COLUMNS
+from dissector.frames.derived_columns import DERIVED, NAME_COLUMNS, ROW_SCHEMA, RUN_COLUMNS, with_sources
 from dissector.frames.earlier_rows import is_earlier, read_from, updated
 from dissector.frames.schema import SCHEMA
 from dissector.options import ReadOptions, ReadReport
@@ -50,6 +50,7 @@ _BOUNDS = {
     ),
 }
 _OF_THE_RUN = tuple(each.column.name for each in RUN_COLUMNS)
+_NAMES = frozenset(each.column.name for each in NAME_COLUMNS)
 _DIALECTS = pa.array([dialect.value for dialect in Dialect])
 _DEFECTS = pa.array(sorted(registry.DEFECT_BY_ID))
 
@@ -117,6 +118,18 @@ class StoredRows:
         self._last = int(frame[-1])
 
 
+def _kept(asked: frozenset[str], names: frozenset[str], *, alone: bool) -> list[str]:
+    """Return the derived columns to take from a file: the others are made again.
+
+    What a run was like is told by rows of one run alone: of several files it is found anew.
+    """
+    return [
+        name
+        for name, each in DERIVED.items()
+        if name in asked and name in names and (alone if name in _OF_THE_RUN else not each.sources <= names)
+    ]
+
+
 class _File:
     """One file of rows."""
 
@@ -130,6 +143,8 @@ class _File:
         except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors or OSErrors
             raise self._damaged(error) from error
         asked = frozenset(SCHEMA.names) if options.columns is None else options.columns
+        self._kept = _kept(asked, frozenset(names), alone=alone)
+        asked = with_sources(asked, frozenset(self._kept))
         needed = asked & frozenset(SCHEMA.names)
         read = {each for name in needed - {"value"} for each in (read_from(name) if self._earlier else (name,))}
         missing = [name for name in SCHEMA.names if name in read and name not in names]
@@ -137,8 +152,6 @@ class _File:
             how = "uprscope dissect -o frames.parquet writes all of them, without --fields"
             raise InputError(f"{self.name}: has no column {missing[0]} ({how})")
         self._columns = [name for name in SCHEMA.names if name in needed]
-        # What a run was like is told by rows of one run alone: of several files it is found anew.
-        self._kept = [name for name in _OF_THE_RUN if alone and name in asked and name in names]
         there = read | (needed & {"value"})
         self._there = [*(name for name in SCHEMA.names if name in names and name in there), *self._kept]
 
@@ -220,6 +233,8 @@ class _File:
             keys = column if name == "key" else pc.struct_field(pc.list_flatten(column), "key")
             if not is_printable(keys):
                 raise self._wrong(name, "has a key that cannot be shown")
+        if name in _NAMES and not is_printable(pc.list_flatten(column) if pa.types.is_list(column.type) else column):
+            raise self._wrong(name, "has a name that cannot be shown")
         known = {"dialect": _DIALECTS, "defects": _DEFECTS}.get(name)
         if known is not None:
             values = pc.unique(pc.list_flatten(column) if name == "defects" else column)

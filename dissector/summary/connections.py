@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dissector.codec.dialect_evidence import IS_UPR_REQUEST
 from dissector.frames.batch import DRAFT, NOTHING, PLAIN, PROTO, FrameBatch, distinct
+from dissector.frames.connection_numbers import ConnectionNumbers
 from dissector.spec import enums, fingerprints, registry
 from dissector.spec.model import Dialect, Party
 from dissector.summary.era import Era, RequestForm
@@ -86,7 +87,7 @@ class ConnectionSummaries:
         self._ended = ended
         self._live: dict[str, ConnectionSummary] = {}
         self._waiting: dict[str, Connection] = {}  #: ended, but not all of their rows have come
-        self._count = 0
+        self._numbering = ConnectionNumbers()
 
     @property
     def live(self) -> int:
@@ -104,6 +105,7 @@ class ConnectionSummaries:
 
     def fold(self, frames: FrameBatch, *, names_only: bool = False) -> list[ConnectionSummary]:
         """Take a batch; return its connections, in the order of the batch's codes."""
+        self._numbering.take(frames.ids, frames.code, frames.batch)
         summaries = [self._summary(name) for name in frames.ids]
         for summary, count in zip(summaries, np.bincount(frames.code, minlength=len(summaries)).tolist(), strict=True):
             summary.rows += count
@@ -128,12 +130,12 @@ class ConnectionSummaries:
 
     def _finish(self, connection: Connection) -> None:
         self._ended(connection, self._live.pop(connection.id, None))
+        self._numbering.forget(connection.id)
 
     def _summary(self, name: str) -> ConnectionSummary:
         summary = self._live.get(name)
         if summary is None:
-            self._count += 1
-            summary = self._live[name] = ConnectionSummary(name, self._count)
+            summary = self._live[name] = ConnectionSummary(name, self._numbering.numbers[name])
         return summary
 
     def _set_up(self, frames: FrameBatch, summaries: list[ConnectionSummary]) -> None:

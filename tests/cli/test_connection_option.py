@@ -74,6 +74,16 @@ def test_from_a_pipe_where_several_have_it_or_none() -> None:
     assert done.stderr.startswith("uprscope: no connection is called 'nobody' (known: 2 sid, ")
 
 
+def test_a_live_check_follows_a_name_from_its_open_on() -> None:
+    done = piped("check", FEED, "--live", "--connection", "feed-broken", "--format", "ndjson")
+    by_id = piped("check", FEED, "--live", "--connection", "e27da4dc7e5cb631", "--format", "ndjson")
+    assert done.stdout.splitlines()
+    assert (done.returncode, done.stdout, done.stderr) == (by_id.returncode, by_id.stdout, by_id.stderr)
+    done = piped("check", FEED, "--live", "--connection", "nobody")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("uprscope: no connection is called 'nobody' (known: ")
+
+
 @pytest.mark.parametrize("name", ["2", "e27da4dc7e5cb631", "feed-broken"])
 def test_check_counts_the_connection_alone(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The table of everything is the sum of the tables of the connections."""

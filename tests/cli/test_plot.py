@@ -119,6 +119,13 @@ def test_a_ladder_from_a_pipe(capture: Path) -> None:
     assert done.stdout.startswith(b"<?xml")
 
 
+def test_a_ladder_of_a_connection_begins_with_its_frames(tmp_path: Path, repo_root: Path) -> None:
+    """Connection 4 of the recording has three frames, 196 to 198."""
+    capture, picture = repo_root / "captures/04_rollback_errors.pcap", tmp_path / "x.svg"
+    assert plot(capture, "ladder", "--connection", "4", "-o", picture) == 0
+    assert "frames 196 to 198" in picture.read_text()
+
+
 def test_damage_is_told(tmp_path: Path, capture: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capture.write_bytes(capture.read_bytes()[:-30])
     assert plot(capture, "rates", "-o", tmp_path / "x.png") == 3

@@ -245,3 +245,52 @@ def test_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert uprscope.frames(rows).to_arrow().num_rows == uprscope.frames(CAPTURES[0]).to_arrow().num_rows
     found, expected = uprscope.check(rows), uprscope.check(CAPTURES[0])
     assert [finding.id for finding in found.findings] == [finding.id for finding in expected.findings]
+
+
+def test_some_rows_of_a_run_keep_their_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    capture = "captures/02_flow_control.pcap"
+    chosen = "conn in {2, 4} and opcode == open"
+    rows = stored(capsys, capture, tmp_path / "some.parquet", "--filter", "conn in {2, 4}")
+    listed = run(capsys, "dissect", capture, "--filter", chosen)[1]
+    assert run(capsys, "dissect", rows, "--filter", chosen)[1] == listed
+    names = [line.split()[-2] for line in listed.splitlines()[1:] if "→" in line]
+    assert names == ["key=fc-auto", "key=fc-resize"]
+    assert "key=fc-resize" in run(capsys, "dissect", rows, "--follow", "4", "-c", "1")[1]
+    found = json.loads(run(capsys, "stats", rows, "--json")[1])["connections"]
+    assert [(each["number"], each["name"]) for each in found] == [(2, "fc-auto"), (4, "fc-resize")]
+    for command in (["connections"], ["connections", "--streams"]):
+        lines = run(capsys, *command, rows)[1].splitlines()[1:]
+        assert {line.split()[0] for line in lines} == {"2", "4"}
+    assert "no connection 3 (connections are 2 to 4)" in refused(capsys, "dissect", rows, "--follow", "3")
+    assert "no connection 3 (connections are 2 to 4)" in refused(capsys, "stats", rows, "--connection", "3")
+
+
+def test_a_derived_column_without_those_that_it_is_made_of(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    fields = ("--fields", "frame,response_time_ns,status_name")
+    rows = stored(capsys, CAPTURES[0], tmp_path / "few.parquet", *fields)
+    assert run(capsys, "dissect", rows, *fields) == run(capsys, "dissect", CAPTURES[0], *fields)
+    slow = (*fields, "--filter", "response_time_ns > 200000")
+    assert run(capsys, "dissect", rows, *slow) == run(capsys, "dissect", CAPTURES[0], *slow)
+    assert "has no column time_ns" in refused(capsys, "dissect", rows, "--fields", "seconds")
+
+
+@pytest.mark.parametrize(
+    ("number", "seconds"), [(2**62, 1.0), (1, float("nan")), (1, -1e300), (2, None), (None, 1e300), (None, None)]
+)
+def test_numbers_of_a_strange_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, number: int | None, seconds: float | None
+) -> None:
+    """Two connections of the same number, or one beyond all sense: both are listed, each with a number."""
+    path = stored(capsys, CAPTURES[1], tmp_path / "strange.parquet", "--filter", "opcode == open")
+    table = pq.read_table(path)
+    for name, value in (("connection_number", number), ("seconds", seconds)):
+        place = table.schema.get_field_index(name)
+        kind = table.schema.field(name).with_nullable(True)
+        table = table.set_column(place, kind, pa.array([value] * table.num_rows, kind.type))
+    pq.write_table(table, path)
+    status, out, err = run(capsys, "dissect", path)
+    if status == 2:
+        assert err.count("\n") == 1
+    else:
+        ids = len(set(table["connection"].to_pylist()))
+        assert len({line.split()[2] for line in out.splitlines()[1:]}) == ids

@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
     if args.live or args.growing:
         from uprscope.cli.live_check import run_live  # noqa: PLC0415
 
-        return run_live(args, rules, Selection(Severity(args.severity), args.connection, args.vbucket, known), options)
+        return run_live(args, rules, options, known)
     with contextlib.ExitStack() as stack:
         again = args.format == "text" or args.annotate is not None or needs_names(args)
         inputs = found(args.captures, stack, twice=again, target=args.annotate, rows=args.annotate is None)

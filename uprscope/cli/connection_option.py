@@ -72,13 +72,20 @@ class NameOnPipe:
 
     def found_by(self, batch: pa.RecordBatch, selector: FrameSelector) -> bool:
         """Tell whether the connection came up, in this batch or before; let the selector follow it."""
-        self._named.fold(batch)
-        if self._found is None and (meant := self._named.meant()):
-            self._found = meant[0]
-            selector.follow(meant[0])
+        new = self.found_in(batch)
+        if new is not None:
+            selector.follow(new)
         if self._found is None:
             selector.pass_over(batch)
         return self._found is not None
+
+    def found_in(self, batch: pa.RecordBatch) -> str | None:
+        """Return the id of the connection if it comes up in this batch."""
+        self._named.fold(batch)
+        if self._found is not None or not (meant := self._named.meant()):
+            return None
+        self._found = meant[0]
+        return self._found
 
     def finish(self) -> None:
         """Raise UsageError if no connection has the name, and say if several have it."""

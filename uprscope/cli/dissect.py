@@ -6,30 +6,25 @@ import argparse
 import contextlib
 import dataclasses
 import sys
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from dissector.terminal.amounts import count
 from dissector.terminal.style import Terminal, one_line
 from uprscope.cli.connection_option import NameOnPipe, add_connection_argument, chosen_connection, needs_names
+from uprscope.cli.frame_output import FrameWriter, opened, schema
 from uprscope.cli.input_options import EXIT_DAMAGED, add_reading_arguments, options_of, positive
-from uprscope.cli.list_options import add_list_arguments, list_form, refuse_list_options
-from uprscope.cli.live import add_growing_argument, are_live, found_inputs, prompt, stoppable, tell_end
+from uprscope.cli.list_options import add_list_arguments, refuse_list_options
+from uprscope.cli.live import add_growing_argument, are_live, found_inputs, stoppable, tell_end
 from uprscope.cli.output_options import add_target_arguments, choose_format, counted, tell_written
 from uprscope.cli.packet_output import PacketOutput, inputs_of, refuse_other_output
-from uprscope.cli.tshark_options import add_tshark_arguments, apply_tshark_options, heading_wanted, own_names
+from uprscope.cli.tshark_options import add_tshark_arguments, apply_tshark_options, own_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
-
-    from dissector.display.list_layout import ListForm
     from dissector.filters import Filter
     from dissector.frames.connection_numbers import ConnectionNumbers
     from dissector.frames.run_columns import RunColumns
     from dissector.frames.sources import BatchReader
-    from dissector.frames.writers import Writer
     from dissector.options import ReadOptions, ReadReport
-    from dissector.tcp.frame_table import FrameTable
 
 
 _EPILOG = """\
@@ -97,8 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from dissector.filters import parse  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
     from dissector.frames.connection_numbers import ConnectionNumbers  # noqa: PLC0415
-    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
-    from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
+    from dissector.frames.run_columns import NUMBERED, RunColumns  # noqa: PLC0415
     from dissector.frames.sources import are_rows, open_frames  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
 
@@ -114,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
         return _write_packets(args, options, chosen, numbering)
     inputs = found_inputs(args.captures, growing=args.growing, rows=True)
     live = are_live(inputs)
+    stored = are_rows(inputs)
     named, follow = None, None
     if needs_names(args) and (live or any(each.once for each in inputs)):
         named = NameOnPipe(args.connection)
@@ -121,9 +116,11 @@ def run(args: argparse.Namespace) -> int:
         follow = chosen_connection(args, inputs, options)
     selector = FrameSelector(chosen, follow, args.vbucket, numbering)
     needed = selector.columns.union(columns_for(args, names), named.columns if named else ())
+    if stored and (follow is not None or (args.format == "text" and names is None)):
+        needed |= NUMBERED  # the rows may be some of a run: their own numbers hold on
     derived = RunColumns(needed, numbering)
-    options = dataclasses.replace(options, columns=with_sources(needed), live=live)
-    if (args.tree or args.hex) and are_rows(inputs):
+    options = dataclasses.replace(options, columns=needed, live=live)
+    if (args.tree or args.hex) and stored:
         raise UsageError(f"{inputs[0].name}: holds frames as rows, without their bytes; -V and -x need the capture")
     reader = open_frames(
         inputs,
@@ -156,7 +153,6 @@ def _write_packets(
     """Write the packets of the chosen frames, and return the exit status."""
     from dissector.errors import UsageError  # noqa: PLC0415
     from dissector.filters.selector import FrameSelector  # noqa: PLC0415
-    from dissector.frames.derived_columns import with_sources  # noqa: PLC0415
     from dissector.frames.run_columns import RunColumns  # noqa: PLC0415
     from dissector.frames.sources import open_frames  # noqa: PLC0415
     from dissector.terminal.progress import progress  # noqa: PLC0415
@@ -165,7 +161,7 @@ def _write_packets(
         inputs = inputs_of(args, stack)
         selector = FrameSelector(chosen, chosen_connection(args, inputs, options), args.vbucket, numbering)
         output = PacketOutput(args.write, inputs, options)
-        derived, needed = RunColumns(selector.columns, numbering), with_sources(output.columns | selector.columns)
+        derived, needed = RunColumns(selector.columns, numbering), output.columns | selector.columns
         reader = open_frames(inputs, dataclasses.replace(options, columns=needed))
         with progress(reader, wanted=True) as advance:
             whole = _copy(reader, derived, selector, output, args.limit, advance)
@@ -232,153 +228,6 @@ def columns_for(args: argparse.Namespace, names: list[str] | None) -> list[str]:
     return list(schema(names).names)
 
 
-class FrameWriter:
-    """Takes chosen frames of a batch."""
-
-    frames = 0  #: written so far
-
-    def __init__(self, writer: Writer, names: list[str] | None) -> None:
-        self._writer = writer
-        self._names = names
-
-    def write(self, batch: pa.RecordBatch, table: FrameTable | None, indexes: Any) -> None:
-        """Write the chosen rows; every batch comes here, even if none of its rows is chosen."""
-        del table
-        if not len(indexes):
-            return
-        rows = batch if len(indexes) == batch.num_rows else batch.take(indexes)
-        self._writer.write(rows.select(schema(self._names).names))
-
-    def close(self) -> None:
-        """Write the end of the output."""
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """Write nothing more."""
-        self._writer.abandon()
-
-
-class TextWriter(FrameWriter):
-    """Lines, trees and dumps for people."""
-
-    def __init__(
-        self,
-        stream: IO[bytes],
-        args: argparse.Namespace,
-        options: ReadOptions,
-        numbering: ConnectionNumbers,
-        form: ListForm,
-    ) -> None:
-        from dissector.display.listing import Listing  # noqa: PLC0415 - brings pyarrow along
-        from dissector.display.times import TimeColumn  # noqa: PLC0415
-
-        self._stream = stream
-        self._args = args
-        self._options = options
-        to_stdout = args.output in (None, "-")
-        self._terminal = Terminal.of(sys.stdout, args.color) if to_stdout else Terminal(color=args.color == "always")
-        self._encoding = sys.stdout.encoding if to_stdout else "utf-8"
-        self._listing = Listing(self._terminal, numbering, form)
-        self._times = TimeColumn(form.time, numbering)
-        self._begun = False
-
-    def write(self, batch: pa.RecordBatch, table: FrameTable | None, indexes: Any) -> None:
-        """Write the chosen frames."""
-        times = self._times.texts(batch, indexes)
-        if not times:
-            return
-        lines: list[str] = []
-        if not self._begun and not self._args.tree:
-            lines.append(self._listing.heading())
-        self._begun = True
-        for index, row, time in zip(indexes.tolist(), self._rows(batch, indexes), times, strict=True):
-            if not self._args.tree:
-                lines += self._listing.lines(row, time)
-            if (self._args.tree or self._args.hex) and table is not None:
-                lines += self._details(row, table.data(index))
-        self._stream.write(("\n".join(lines) + "\n").encode(self._encoding, "backslashreplace"))
-
-    def _rows(self, batch: pa.RecordBatch, indexes: Any) -> list[dict[str, Any]]:
-        """Return the chosen rows; where they become lines only, with the columns that these take."""
-        from dissector.display.listing import columns_to_show  # noqa: PLC0415
-
-        rows = batch.take(indexes)
-        if not self._args.tree and not self._args.hex:
-            rows = rows.select(columns_to_show(rows))
-        found: list[dict[str, Any]] = rows.to_pylist()
-        return found
-
-    def _details(self, row: dict[str, Any], data: bytes) -> Iterator[str]:
-        from dissector.codec.decoder import decode  # noqa: PLC0415 - trees only
-        from dissector.display.hexdump import hexdump  # noqa: PLC0415
-        from dissector.display.tree import hidden_spans, tree  # noqa: PLC0415
-        from dissector.spec.model import Dialect  # noqa: PLC0415
-
-        prefixed = row["collection_id"] is not None or {"collection-id-invalid", "key-empty"} & set(row["defects"])
-        collections = bool(prefixed) and row["event"] is None
-        decoded = decode(
-            Dialect(row["dialect"]), data, collections=collections, withhold_secrets=self._options.withhold_secrets
-        )
-        if self._args.tree:
-            yield from tree(decoded, data, row, self._terminal)
-        if self._args.hex:
-            if self._args.tree:
-                yield self._terminal.heading("  Bytes")
-            yield from ("    " + line for line in hexdump(data, hidden=hidden_spans(decoded)))
-        yield ""
-
-    def abandon(self) -> None:
-        """Do nothing: everything has been written already."""
-
-    def close(self) -> None:
-        """Do nothing: text has no end of its own."""
-
-
-@contextlib.contextmanager
-def opened(
-    args: argparse.Namespace,
-    names: list[str] | None,
-    options: ReadOptions,
-    numbering: ConnectionNumbers,
-    *,
-    live: bool = False,
-) -> Iterator[FrameWriter]:
-    """Open the output and close it properly, or not at all. Rows of ``live`` inputs are shown at once."""
-    from dissector.frames.stored_rows import marked  # noqa: PLC0415
-    from dissector.frames.writers import destination, open_writer  # noqa: PLC0415
-    from dissector.terminal.pager import paged  # noqa: PLC0415
-
-    for_people = args.format in ("text", "json")
-    to_stdout = args.output in (None, "-")
-    wanted = to_stdout and for_people and not args.no_pager and not live
-    form = list_form(args, paged=wanted) if args.format == "text" and names is None else None
-    listed = form is not None and not args.tree and not args.wrap
-    target = paged(wanted=wanted, sideways=listed) if to_stdout else destination(args.output)
-    with target as opened_stream:
-        stream = prompt(opened_stream, wanted=live)
-        if form is not None:
-            writer: FrameWriter = TextWriter(stream, args, options, numbering, form)
-        else:
-            kind = "tsv" if args.format == "text" else args.format
-            form_schema = marked(schema(names), inspected=options.inspect)
-            writer = FrameWriter(open_writer(kind, stream, form_schema, heading=heading_wanted(args)), names)
-        try:
-            yield writer
-        except BaseException:
-            writer.abandon()
-            raise
-        writer.close()
-
-
-def schema(names: list[str] | None) -> pa.Schema:
-    """Return the schema of the chosen columns."""
-    import pyarrow as pa  # noqa: PLC0415 - takes a while to load
-
-    from dissector.frames.derived_columns import ROW_SCHEMA  # noqa: PLC0415
-
-    return ROW_SCHEMA if names is None else pa.schema([ROW_SCHEMA.field(name) for name in names])
-
-
 def report(found: ReadReport, *, filtered: bool = False) -> None:
     """Say on stderr what was lost, and why there may be nothing to see."""
     terminal = Terminal.of(sys.stderr)
@@ -386,10 +235,10 @@ def report(found: ReadReport, *, filtered: bool = False) -> None:
         sys.stderr.write(f"{terminal.warning('uprscope:')} {one_line(line)}\n")
     if not found.frames and not found.damage and not filtered:
         link = found.link
-        there = (
-            f"{link.packets:,} packets, {link.segments:,} TCP segments, {found.connections:,} connections, "
-            "none of them memcached (--port N forces one)"
-        )
+        seen = ((link.packets, "packet"), (link.segments, "TCP segment"), (found.connections, "connection"))
+        there = ", ".join(count(number, noun) for number, noun in seen)
+        if found.connections:
+            there += f", {'not' if found.connections == 1 else 'none of them'} memcached (--port N forces one)"
         other = found.others.sentence()
         there += f"; seen instead: {other}" if other else ""
         sys.stderr.write(f"uprscope: no frames: {there if link.packets else 'no packets'}\n")

@@ -129,7 +129,7 @@ def tell_begin(inputs: Sequence[Input]) -> None:
     """Tell a user at a terminal, who may see nothing for long, that all is well."""
     if are_live(inputs) and sys.stderr.isatty():
         name = one_line(inputs[0].name)
-        sys.stderr.write(f"uprscope: checking {name} as it comes; Ctrl-C ends it and shows the summary\n")
+        sys.stderr.write(f"uprscope: checking {name} as it comes; Ctrl-C ends it with a summary\n")
 
 
 def tell_end(inputs: Sequence[Input], found: ReadReport) -> None:

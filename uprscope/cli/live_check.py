@@ -8,6 +8,7 @@ from collections import Counter
 from typing import IO, TYPE_CHECKING
 
 from dissector.terminal.style import Terminal
+from uprscope.cli.connection_option import NameOnPipe, needs_names
 from uprscope.cli.list_options import list_form
 from uprscope.cli.live import found_inputs, prompt, stoppable, tell_begin, tell_end
 from uprscope.cli.output_options import counted, tell_written
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
     from analysis.check.findings import Finding
     from analysis.check.live import LiveChecker
-    from analysis.check.selection import Selection
     from analysis.check.text_report import CheckSummary
     from analysis.rules import Rule
     from dissector.options import ReadOptions
 
 _FORMATS = ("text", "ndjson")
+_NO_CONNECTION = "0" * 16  #: the id of none, until the name that was asked for comes up
 
 
 def check_usage(args: argparse.Namespace) -> None:
@@ -37,11 +38,13 @@ def check_usage(args: argparse.Namespace) -> None:
         raise UsageError(f"{option} can't go back to write a copy of the capture: leave out --annotate")
 
 
-def run_live(args: argparse.Namespace, asked: Sequence[Rule], selection: Selection, options: ReadOptions) -> int:
+def run_live(args: argparse.Namespace, asked: Sequence[Rule], options: ReadOptions, known: frozenset[str]) -> int:
     """Check what comes, and return the exit status."""
     from analysis.check.inspection import checkable, for_rules  # noqa: PLC0415 - brings numpy and pyarrow along
     from analysis.check.live import LiveChecker  # noqa: PLC0415
+    from analysis.check.selection import Selection  # noqa: PLC0415
     from analysis.check.text_report import CheckSummary  # noqa: PLC0415
+    from analysis.rules import Severity  # noqa: PLC0415
     from dissector.frames.sources import open_frames  # noqa: PLC0415
     from dissector.frames.writers import destination  # noqa: PLC0415
     from uprscope.cli.check import require_messages, status_of, tell_left_out  # noqa: PLC0415
@@ -49,18 +52,27 @@ def run_live(args: argparse.Namespace, asked: Sequence[Rule], selection: Selecti
 
     inputs = found_inputs(args.captures, growing=args.growing, rows=True)
     rules = checkable(inputs, asked)
+    named = NameOnPipe(args.connection) if needs_names(args) else None
+    wanted = _NO_CONNECTION if named is not None else args.connection
+    selection = Selection(Severity(args.severity), wanted, args.vbucket, known)
     checker = LiveChecker(rules, selection=selection)
     with stoppable(inputs), destination(args.output) as stream:
         writer = _FindingWriter(prompt(stream, wanted=True), args, checker)
         reader = open_frames(
             inputs,
             dataclasses.replace(for_rules(options), live=True),
+            ended=named.end if named is not None else None,
             over=lambda connection: writer.write(checker.end(connection.id)),
             whole=True,
         )
         tell_begin(inputs)
         for batch in reader:
+            if named is not None and (name := named.found_in(batch)):
+                checker.follow(name)
+                selection = dataclasses.replace(selection, connection=name)
             writer.write(checker.fold(batch))
+        if named is not None:
+            named.finish()
         found, inspection = checker.finish(reader.report)
         writer.write(found)
         require_messages(inspection, inputs)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 _MOST_NAMES = 2
+_LADDER_FRAMES = 40  #: drawn, unless --frames says which
 
 _KINDS = "\n".join(f"  {kind.name:9} {kind.help}" for kind in (*plots.KINDS, plots.LADDER))
 _EPILOG = f"""\
@@ -55,7 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection_argument(shown, "only this connection")
     shown.add_argument("--vbucket", type=_vbucket, metavar="N", help="only this vbucket")
     shown.add_argument("--time", metavar="A-B", help="from so many seconds on to so many, since the first frame: 0-2.5")
-    shown.add_argument("--frames", metavar="A-B", help="ladder: from this frame to that one (default: the first 40)")
+    shown.add_argument(
+        "--frames",
+        metavar="A-B",
+        help="ladder: from this frame to that one (default: the first 40)",
+    )
     shown.add_argument("--finding", metavar="ID", help="ladder: around this finding of uprscope check")
     shown.add_argument("--no-findings", action="store_true", help="seqno, flow: check no rules, mark nothing (faster)")
     form = parser.add_argument_group("how to show it")
@@ -174,8 +179,9 @@ def _ladder(args: argparse.Namespace, source: FrameSource, figures: FigureSet, c
         transcript = around(source.open(), [finding], before=10, after=6)
         drawn = Ladder(transcript, transcript.of(finding), finding)
     else:
-        first, last = _frame_range(args.frames or "1-40")
-        transcript = numbered(source.open(), first, last, connection_id(figures.names, args.connection))
+        first, last = _frame_range(args.frames) if args.frames is not None else (1, sys.maxsize)
+        most = _LADDER_FRAMES if args.frames is None else None
+        transcript = numbered(source.open(), first, last, connection_id(figures.names, args.connection), most)
         drawn = Ladder(transcript, [transcript.rows[number] for number in sorted(transcript.rows)])
     require_content(drawn.why_empty(), "ladder")
     return drawn.draw(context)

@@ -18,10 +18,24 @@ from analysis.stats.tables import tables
 from analysis.stats.text import lines
 from dissector.capture import expand
 from dissector.options import ReadOptions
+from dissector.terminal.amounts import duration
 from dissector.terminal.style import Terminal
 from tests.support.drawn_captures import OPAQUE, VBUCKET, ack, opening, streaming, written
 from tests.support.paths import CAPTURES
-from tests.support.tcp_by_hand import CLIENT, SERVER, STEP_NS, Message, marker, mutation, noop, request, response
+from tests.support.tcp_by_hand import (
+    CLIENT,
+    SERVER,
+    STEP_NS,
+    Conversation,
+    Ends,
+    Message,
+    marker,
+    mutation,
+    noop,
+    pcap,
+    request,
+    response,
+)
 from uprscope import cli
 
 FLOW = CAPTURES / "02_flow_control.pcap"
@@ -92,6 +106,29 @@ def test_a_stall_lasts_from_the_last_message_to_the_ack(tmp_path: Path) -> None:
     assert found.acks is not None
     assert found.acks.count == 1
     assert abs(found.acks.max_ns - expected - STEP_NS) <= 2000  # from the marker on, one packet before
+
+
+@pytest.mark.parametrize(("closed", "later"), [(True, 1), (False, 5)])
+def test_a_stall_that_nothing_ends_lasts_until_its_connection_ends(tmp_path: Path, closed: bool, later: int) -> None:
+    full, other = Conversation().open(), Conversation(Ends(ports=(40_001, 11_210))).open()
+    for side, message in window(wait=0, give_back=-1)[:-1]:
+        full.send(side, message)
+    if closed:
+        full.close(CLIENT)
+    for side, message in opening(b"other"):
+        other.send(side, message)
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap([*full.packets, *other.packets]))
+    found = statistics(path)
+    waited = later * STEP_NS  # its FIN; without one the last packet of all: the handshake, an open and its answer
+    assert found.stalls == found.connections[0].stalls
+    assert (found.stalls.count, found.stalls.unended) == (1, 1)
+    assert found.stalls.longest_ns == found.stalls.total_ns == pytest.approx(waited, abs=1000)
+    assert statistics(path, "1").stalls == found.stalls
+    assert any(
+        f"1 stall of {duration(found.stalls.total_ns)}; 1 without an end" in line
+        for line in lines(found, Terminal(width=100))
+    )
 
 
 def test_seqnos_without_an_item(tmp_path: Path) -> None:
