@@ -35,10 +35,11 @@ FRAMES = 500_000
 FORMATS = ("parquet", "arrow", "csv", "ndjson")
 GOAL_PERCENT = 15
 #: Asked of the product: this process must stay small. ``key`` is the text that is made of ``key_bytes``.
-_PLAIN = (
-    "from dissector.frames.schema import SCHEMA; print(','.join(n for n in SCHEMA.names if n not in ('key', 'value')))"
-)
-_READ_BACK = ("frame", "connection_number", "opcode", "name", "time_ns", "time", "seconds", "delta", "key", "by_seqno")
+_PLAIN = """
+from dissector.frames.schema import SCHEMA
+print(",".join(name for name in SCHEMA.names if name not in ("key", "value")))
+"""
+_READ_BACK = ("frame", "connection_number", "name", "time_ns", "time", "seconds", "delta", "key", "by_seqno")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
