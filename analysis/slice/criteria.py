@@ -136,6 +136,11 @@ class Criteria:
         """Tell whether the time is limited."""
         return self._times != (None, None)
 
+    @property
+    def unlimited(self) -> bool:
+        """Tell whether all there is was chosen."""
+        return self._connection is None and not self.by_frame and not self.timed
+
     def connections(self) -> frozenset[str] | None:
         """Return the connection that was named, after all frames; None: all of them. Raises UsageError for no such."""
         if self._connection is None:
@@ -158,6 +163,8 @@ def choose(
 
     The criteria are held against the frames as they are, redacted or not.
     """
+    if criteria.unlimited:
+        return PacketChoice("everything", connections=None, others=True)
     frames = ChosenFrames(inputs)
     columns = COLUMNS | criteria.columns
     derived = RunColumns(columns)
@@ -173,8 +180,6 @@ def choose(
             raise UsageError(f"none of the {reader.report.frames:,} frames is chosen: there is nothing to write")
         return frames.choice(what)
     times = criteria.times if criteria.timed else None
-    if connections is None and times is None:
-        return PacketChoice("everything", connections=None, others=True)
     what = "the whole connection" if connections is not None else "everything"
     if times is not None:
         what = f"{what} in the time that was asked for, and the set-up"
