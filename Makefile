@@ -16,6 +16,9 @@ BASE := .venv/base.stamp
 DEV := .venv/dev.stamp
 PINS := pyproject.toml constraints.txt Makefile
 RUN := .venv/bin/python -m
+# One worker more than there are cores: tests of Spark and of live use spend a part of their time waiting.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+PYTEST := $(RUN) pytest -n $(shell echo $$(($(CORES) + 1))) --dist loadgroup
 
 # Dates can't tell that an environment was moved, lost its Python, or that its last installation did not end.
 ifneq ($(shell test -x .venv/bin/python && test ! -e .venv/incomplete && cat .venv/*.stamp 2>/dev/null | sort -u),$(CURDIR))
@@ -86,7 +89,7 @@ test: $(DEV) ## run every check: ruff, mypy, pytest (tshark and chromium are ins
 	$(RUN) ruff format --check || failed="$$failed ruff-format"; \
 	$(RUN) mypy || failed="$$failed mypy"; \
 	test -z "$$failed" || echo "error: failed before pytest:$$failed" >&2; \
-	$(RUN) pytest -n auto --dist loadgroup || failed="$$failed pytest"; \
+	$(PYTEST) || failed="$$failed pytest"; \
 	test -z "$$failed"
 
 lint: $(DEV) ## check style and formatting with ruff
@@ -99,10 +102,10 @@ types: $(DEV) ## check types with mypy
 	@$(RUN) mypy
 
 unit: $(DEV) ## run pytest alone; ARGS='-k snapshot' goes to it
-	@$(RUN) pytest -n auto --dist loadgroup $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 sweep: $(DEV) ## run pytest with every search at full depth (long); ARGS as for unit
-	@UPRSCOPE_SWEEP=full $(RUN) pytest -n auto --dist loadgroup --timeout 7200 $(ARGS)
+	@UPRSCOPE_SWEEP=full $(PYTEST) --timeout 7200 $(ARGS)
 
 docs: $(DEV) ## write the files derived from the declarations of protocol and rules anew
 	@.venv/bin/python -m dissector.codegen

@@ -80,6 +80,7 @@ def test_a_trial_is_the_same_every_time() -> None:
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.xdist_group("power")  # one worker measures, once
 @pytest.mark.parametrize("condition", FLOORS)
 def test_seeded_violations_are_found(measured: list[Trial], condition: str) -> None:
     asked = [each for each in measured if each.condition == condition and each.shown]
