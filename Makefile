@@ -16,9 +16,7 @@ BASE := .venv/base.stamp
 DEV := .venv/dev.stamp
 PINS := pyproject.toml constraints.txt Makefile
 RUN := .venv/bin/python -m
-# One worker more than there are cores: tests of Spark and of live use spend a part of their time waiting.
-CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-PYTEST := $(RUN) pytest -n $(shell echo $$(($(CORES) + 1))) --dist loadgroup
+PYTEST := $(RUN) pytest -n auto --dist loadgroup
 
 # Dates can't tell that an environment was moved, lost its Python, or that its last installation did not end.
 ifneq ($(shell test -x .venv/bin/python && test ! -e .venv/incomplete && cat .venv/*.stamp 2>/dev/null | sort -u),$(CURDIR))
